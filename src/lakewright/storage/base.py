@@ -1,0 +1,123 @@
+"""The `Storage` protocol: the only door to bytes, rooted at one folder or prefix.
+
+Paths are relative to the root, `/`-separated, without a leading slash; `""` is the root itself.
+Guarantees every backend gives: `read` and `open_input` see one whole version of an object;
+`create_if_absent` lets exactly one caller win; a listing never invents names. What differs between
+backends is declared in `Guarantees`, and asked there instead of testing for a backend's type.
+Nothing here knows Hudi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+Bytes = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One listed or stat'ed object. `path` is relative to the storage's root."""
+
+    path: str
+    size: int
+    modified_ms: int
+    is_dir: bool = False
+    etag: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Last segment of the path."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What a backend promises beyond the protocol's minimum."""
+
+    real_directories: bool
+    """Empty directories exist and can be listed (a local disk; not an object store)."""
+    atomic_replace: bool
+    """`replace_if_match` is safe against other processes."""
+    modified_times_settable: bool
+    """`set_modified` works."""
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """Synchronous storage below one root."""
+
+    @property
+    def uri(self) -> str:
+        """The root, as a URI or a local path, free of secrets."""
+        ...
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What this backend promises."""
+        ...
+
+    def child(self, path: str) -> Storage:
+        """The same storage rooted at `path` below this root."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole object. Raises `NotFoundError`."""
+        ...
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer only at the end of the object."""
+        ...
+
+    def open_input(self, path: str) -> Any:
+        """A random-access `pyarrow.NativeFile` for bulk reading (Parquet)."""
+        ...
+
+    def create_if_absent(self, path: str, data: Bytes) -> ObjectInfo:
+        """Publish a new object atomically; `AlreadyExistsError` if the name is taken."""
+        ...
+
+    def replace(self, path: str, data: Bytes) -> ObjectInfo:
+        """Publish an object atomically, whatever was there."""
+        ...
+
+    def replace_if_match(self, path: str, data: Bytes, etag: str) -> ObjectInfo:
+        """Publish over exactly the version `etag`; `PreconditionFailedError` otherwise."""
+        ...
+
+    def create_from(self, path: str, write: Callable[[Any], None]) -> ObjectInfo:
+        """Publish a new large object atomically from what `write(sink)` writes to a binary sink."""
+        ...
+
+    def list(self, path: str = "") -> list[ObjectInfo]:
+        """Direct children, sorted by path; `NotFoundError` only where directories are real."""
+        ...
+
+    def walk(self, path: str = "") -> Iterator[ObjectInfo]:
+        """All objects below `path`, depth first, directories not included."""
+        ...
+
+    def stat(self, path: str) -> ObjectInfo:
+        """Size, time and version of one object. Raises `NotFoundError`."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether an object or directory is there."""
+        ...
+
+    def make_dir(self, path: str) -> None:
+        """Make an empty directory where directories are real; nothing elsewhere."""
+        ...
+
+    def delete(self, path: str) -> bool:
+        """Delete one object; whether it was there."""
+        ...
+
+    def delete_tree(self, path: str) -> int:
+        """Delete everything below `path`; how many objects went."""
+        ...
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the modification time, where `guarantees.modified_times_settable`."""
+        ...
