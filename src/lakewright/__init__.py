@@ -1,1 +1,3 @@
+"""lakewright: a Hudi-format lakehouse engine in Python."""
+
 __version__ = "0.1.0.dev0"

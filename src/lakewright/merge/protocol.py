@@ -21,8 +21,10 @@ class Take(IntEnum):
 
     OLDER = 0
     NEWER = 1
+    """OLDER or NEWER of a row that is a delete keeps that delete, with its own ordering."""
     BUILT = 2
     DELETE = 3
+    """A delete that is neither of both."""
     IGNORE = 4
     """Keep what is stored: the older row if there is one, else no row."""
 
@@ -70,6 +72,9 @@ class MergeContext:
     """Columns that a partial row really carries; None means a full row."""
     defaults: Mapping[str, object] = field(default_factory=dict)
     """Schema defaults of top-level columns that are not null (for IGNORE_DEFAULTS and OND)."""
+    older_empty: pa.Array | None = None
+    newer_empty: pa.Array | None = None
+    """Boolean masks of deletes without a row: all but key and ordering is null (delete blocks)."""
 
 
 class Merged(NamedTuple):
@@ -80,7 +85,10 @@ class Merged(NamedTuple):
     built: pa.RecordBatch | None = None
     """Exactly the BUILT rows, in order, in `ctx.schema`."""
     delete_ordering: pa.Array | None = None
-    """Ordering of DELETE rows, aligned with the pairs; None: the greater of both."""
+    """Ordering of DELETE rows, aligned with the pairs; None: the greater of both.
+
+    With several ordering columns a struct array with one field per column.
+    """
 
 
 class RecordMerger(Protocol):

@@ -2,9 +2,13 @@
 
 Paths are relative to the root, `/`-separated, without a leading slash; `""` is the root itself.
 Guarantees every backend gives: `read` and `open_input` see one whole version of an object;
-`create_if_absent` lets exactly one caller win; a listing never invents names. What differs between
-backends is declared in `Guarantees`, and asked there instead of testing for a backend's type.
-Nothing here knows Hudi.
+`create_if_absent` lets exactly one caller win; a listing never invents names; parents of a new
+object need not exist. What differs between backends is declared in `Guarantees`, and asked there
+instead of testing for a backend's type. Nothing here knows Hudi.
+
+A write can fail without saying whether it happened (`OutcomeUnknownError`, retryable). A create is
+resolved by its `token`: the backend keeps it beside the object, and the same create with the same
+token finds its own object and succeeds instead of taking itself for a competitor.
 """
 
 from __future__ import annotations
@@ -14,6 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 Bytes = bytes | bytearray | memoryview
+
+MODIFIED_UNKNOWN = -1
+"""`ObjectInfo.modified_ms` of a write whose answer did not tell the time (`stat` tells it), and of
+folders where directories are not real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +47,16 @@ class Guarantees:
     real_directories: bool
     """Empty directories exist and can be listed (a local disk; not an object store)."""
     atomic_replace: bool
-    """`replace_if_match` is safe against other processes."""
+    """`replace_if_match` never overwrites another version than `etag`, whoever else writes; where
+    False, only lakewright processes on the same machine keep out of each other's way."""
     modified_times_settable: bool
     """`set_modified` works."""
+    creation_tokens: bool = False
+    """A repeated create with the same token recognises its own object. Not needed where the outcome
+    of a create is always known."""
+    exclusive_large_creates: bool = True
+    """`create_from` lets exactly one caller win; where False, only up to the backend's limit for a
+    single upload, so that large objects need names of their own."""
 
 
 @runtime_checkable
@@ -67,15 +82,18 @@ class Storage(Protocol):
         ...
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`, fewer only at the end of the object."""
+        """Exactly `length` bytes from `offset`, fewer (or none) only at the end of the object."""
         ...
 
     def open_input(self, path: str) -> Any:
         """A random-access `pyarrow.NativeFile` for bulk reading (Parquet)."""
         ...
 
-    def create_if_absent(self, path: str, data: Bytes) -> ObjectInfo:
-        """Publish a new object atomically; `AlreadyExistsError` if the name is taken."""
+    def create_if_absent(self, path: str, data: Bytes, *, token: str | None = None) -> ObjectInfo:
+        """Publish a new object atomically; `AlreadyExistsError` if the name is taken.
+
+        The same `token` again means the same create: see `Guarantees.creation_tokens`.
+        """
         ...
 
     def replace(self, path: str, data: Bytes) -> ObjectInfo:
@@ -83,19 +101,25 @@ class Storage(Protocol):
         ...
 
     def replace_if_match(self, path: str, data: Bytes, etag: str) -> ObjectInfo:
-        """Publish over exactly the version `etag`; `PreconditionFailedError` otherwise."""
+        """Publish over exactly the version `etag`; `PreconditionFailedError` if it is another one
+        or gone."""
         ...
 
     def create_from(self, path: str, write: Callable[[Any], None]) -> ObjectInfo:
-        """Publish a new large object atomically from what `write(sink)` writes to a binary sink."""
+        """Publish a new large object atomically from what `write(sink)` writes to a binary sink.
+
+        The sink is a writable `pyarrow.NativeFile`. If `write` raises, nothing is published.
+        """
         ...
 
     def list(self, path: str = "") -> list[ObjectInfo]:
-        """Direct children, sorted by path; `NotFoundError` only where directories are real."""
+        """Direct children, sorted by path; a missing folder is a `NotFoundError` where directories
+        are real and empty elsewhere."""
         ...
 
     def walk(self, path: str = "") -> Iterator[ObjectInfo]:
-        """All objects below `path`, depth first, directories not included."""
+        """All objects below `path`, directories not included, in the backend's own stable order;
+        a missing folder has none."""
         ...
 
     def stat(self, path: str) -> ObjectInfo:
@@ -111,11 +135,12 @@ class Storage(Protocol):
         ...
 
     def delete(self, path: str) -> bool:
-        """Delete one object; whether it was there."""
+        """Delete one object, never a directory; whether it was there."""
         ...
 
     def delete_tree(self, path: str) -> int:
-        """Delete everything below `path`; how many objects went."""
+        """Delete everything below `path`, and `path` itself where directories are real (the root
+        stays); how many objects went."""
         ...
 
     def set_modified(self, path: str, modified_ms: int) -> None:

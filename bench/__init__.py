@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one interleaved run, results checked for equality before they are timed."""

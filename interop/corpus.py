@@ -1,0 +1,89 @@
+"""The corpus: which tables are made, by which Hudi, with which traits.
+
+Two parts. The pairwise part covers every allowed pair of the axes below with few tables; the named
+part has what only makes sense in one place (payload classes, partial updates, …). `corpus()` is
+deterministic; names are unique and stable as long as the axes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from interop.cases import DIALECT_OF_TABLE_VERSION, Case, TableType, Traits
+from interop.histories import HISTORIES, Maker
+from interop.options import write_options
+from interop.pairwise import cover
+
+AXES: dict[str, tuple[str, ...]] = {
+    "table_version": ("6", "8", "9"),
+    "type": ("mor", "cow"),
+    "history": tuple(HISTORIES),
+    "keys": ("simple", "complex", "nonpartitioned", "timestamp", "custom"),
+    "paths": ("plain", "hive", "encoded", "hive_encoded"),
+    "blocks": ("avro", "parquet"),
+    "merge": ("event", "commit"),
+    "index": ("bloom", "bucket", "record"),
+    "metadata": ("off", "files", "stats"),
+    "columns": ("plain", "flat", "nested"),
+    "first": ("insert", "bulk_insert", "upsert"),
+}
+
+
+def allowed(c: Mapping[str, str]) -> bool:
+    """Whether a combination makes sense and real Hudi can make it."""
+    history = c["history"]
+    if c["type"] == "cow":
+        if c["blocks"] != "avro" or history in ("compaction", "pending_compaction"):
+            return False
+    if c["keys"] == "nonpartitioned" and (
+        c["paths"] != "plain" or history == "delete_partition"
+    ):
+        return False
+    if c["index"] == "record" and c["metadata"] == "off":
+        return False
+    if c["index"] == "bucket" and (
+        c["first"] == "bulk_insert"
+        or history in ("clustering", "pending_clustering", "updates")
+    ):
+        return False
+    if history == "statements" and (c["columns"] != "plain" or c["keys"] != "simple"):
+        return False
+    if c["metadata"] == "stats" and c["columns"] != "plain":
+        return False  # Hudi 1.0: statistics of null logical types end in a null pointer
+    return True
+
+
+def pairwise_cases() -> list[Case]:
+    """The covering part."""
+    cases = []
+    for chosen in cover(AXES, allowed):
+        version = int(chosen["table_version"])
+        traits = Traits(
+            table_version=version,
+            type=cast(TableType, chosen["type"]),
+            **{k: v for k, v in chosen.items() if k not in ("table_version", "type")},
+        )
+        cases.append(make(traits))
+    return cases
+
+
+def make(traits: Traits, hudi: str | None = None, suffix: str = "") -> Case:
+    """The case of some traits with the history they name."""
+    hudi = hudi or DIALECT_OF_TABLE_VERSION[traits.table_version]
+    name = f"v{traits.table_version}_{traits.type}_{traits.history}_{traits.keys}{suffix}"
+    maker = Maker(traits, write_options(traits, hudi, name))
+    return Case(name, hudi, traits, tuple(HISTORIES[traits.history](maker)))
+
+
+def corpus() -> list[Case]:
+    """Every case, names unique."""
+    cases = pairwise_cases()
+    seen: dict[str, int] = {}
+    unique = []
+    for case in cases:
+        count = seen[case.name] = seen.get(case.name, 0) + 1
+        if count > 1:
+            case = make(case.traits, case.hudi, suffix=f"_{count}")
+        unique.append(case)
+    return unique

@@ -1,0 +1,163 @@
+"""Make the tables of the corpus with real Hudi and keep Hudi's own answers beside them.
+
+For each case a folder `<store>/<hudi>/<case>/` with `table/`, `answers/*.parquet` and `case.json`
+(traits, instants, one entry per query: options, file or the error with which Hudi refused it), so
+that comparing needs no Hudi. A case that Hudi cannot make is kept too, with its error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from interop.cases import (
+    Call,
+    Case,
+    Continue,
+    Crash,
+    Options,
+    Restore,
+    RollBackLast,
+    Savepoint,
+    Sql,
+    Step,
+    Write,
+)
+from interop.hudi import ROOT, Hudi, HudiRefused
+from interop.instants import completed_writes, instants
+
+STORE = ROOT / ".cache" / "interop"
+MOST_TIME_TRAVELS = 5
+QUERY_TYPE = "hoodie.datasource.query.type"
+
+
+def make(case: Case, hudi_of: Callable[[str], Hudi], store: Path = STORE) -> dict[str, Any]:
+    """Make one table and its answers; what `case.json` says."""
+    folder = store / case.hudi / case.name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    table = folder / "table"
+    started = time.monotonic()
+    described: dict[str, Any] = {
+        "name": case.name,
+        "hudi": case.hudi,
+        "traits": dataclasses.asdict(case.traits),
+        "note": case.note,
+        "error": None,
+        "answers": [],
+    }
+    judge = hudi_of(case.hudi)
+    try:
+        judge = run_steps(case, table, hudi_of)
+    except HudiRefused as refused:
+        described["error"] = str(refused)
+        (folder / "trace.txt").write_text(refused.trace)
+    else:
+        described["made_seconds"] = round(time.monotonic() - started, 1)
+        described["instants"] = [s.file.name for s in instants(table)]
+        described["answers"] = ask(case, table, judge, folder)
+    judge.forget(case.name)
+    described["seconds"] = round(time.monotonic() - started, 1)
+    (folder / "case.json").write_text(json.dumps(described, indent=1) + "\n")
+    return described
+
+
+def run_steps(case: Case, table: Path, hudi_of: Callable[[str], Hudi]) -> Hudi:
+    """Run the steps of a case; the Hudi that was the last to write."""
+    hudi = hudi_of(case.hudi)
+    for step in case.steps:
+        if isinstance(step, Continue):
+            hudi.forget(case.name)
+            hudi = hudi_of(step.hudi)
+        elif isinstance(step, Crash):
+            crash(table, step)
+        else:
+            hudi.steps(table, case.name, [resolve(step, table)])
+    return hudi
+
+
+def resolve(step: Step, table: Path) -> dict[str, Any]:
+    """A step as the Hudi process takes it."""
+    match step:
+        case Write(operation, schema, rows, options, mode):
+            return {
+                "do": "write",
+                "operation": operation,
+                "schema": schema,
+                "rows": list(rows),
+                "options": dict(options),
+                "mode": mode,
+            }
+        case Sql(text, source, settings, register):
+            made: dict[str, Any] = {
+                "do": "sql", "text": text, "settings": dict(settings), "register": register
+            }
+            if source is not None:
+                made["source"] = {"schema": source[0], "rows": list(source[1])}
+            return made
+        case Call(procedure, arguments, by):
+            return call(procedure, by, **arguments)
+        case RollBackLast():
+            newest = completed_writes(table)[-1].requested
+            return call("rollback_to_instant", "table", instant_time=newest)
+        case Savepoint():
+            newest = completed_writes(table)[-1].requested
+            return call("create_savepoint", "table", commit_time=newest)
+        case Restore():
+            saved = [s for s in instants(table) if s.action == "savepoint"][-1].requested
+            return call("rollback_to_savepoint", "table", instant_time=saved)
+        case _:
+            raise ValueError(step)
+
+
+def call(procedure: str, by: str, **arguments: Any) -> dict[str, Any]:
+    """A procedure call as the Hudi process takes it."""
+    return {"do": "call", "procedure": procedure, "by": by, "arguments": arguments}
+
+
+def crash(table: Path, step: Crash) -> None:
+    """Undo the last moments of the newest write: what its writer leaves behind when it dies."""
+    newest = completed_writes(table)[-1]
+    gone = {"completed"} | ({"inflight"} if step.state == "requested" else set())
+    for seen in instants(table):
+        if seen.requested == newest.requested and seen.state in gone:
+            seen.file.unlink()
+            seen.file.with_name(f".{seen.file.name}.crc").unlink(missing_ok=True)
+
+
+def ask(case: Case, table: Path, hudi: Hudi, folder: Path) -> list[dict[str, Any]]:
+    """Every query of a case, answered by Hudi."""
+    answers = []
+    for name, options in queries(case, table):
+        entry: dict[str, Any] = {"query": name, "options": dict(options), "error": None}
+        file = folder / "answers" / f"{name}.parquet"
+        try:
+            entry["rows"] = hudi.read(table, file, {**case.read_options, **options})
+            entry["file"] = f"answers/{name}.parquet"
+        except HudiRefused as refused:
+            entry["error"] = str(refused)
+        answers.append(entry)
+    return answers
+
+
+def queries(case: Case, table: Path) -> list[tuple[str, Options]]:
+    """Snapshot, read-optimised where there are logs, and time travel to completed writes."""
+    asked: list[tuple[str, Options]] = [("snapshot", {})]
+    if case.traits.type == "mor":
+        asked.append(("read_optimized", {QUERY_TYPE: "read_optimized"}))
+    travels = spread(sorted({s.requested for s in completed_writes(table)})[:-1])
+    asked += [(f"as_of_{instant}", {"as.of.instant": instant}) for instant in travels]
+    return asked
+
+
+def spread(moments: Sequence[str]) -> list[str]:
+    """At most a few of the moments, the first and the last among them."""
+    if len(moments) <= MOST_TIME_TRAVELS:
+        return list(moments)
+    last = len(moments) - 1
+    return [moments[round(n * last / (MOST_TIME_TRAVELS - 1))] for n in range(MOST_TIME_TRAVELS)]

@@ -1,0 +1,242 @@
+"""The process that holds one real Hudi: Spark with the bundle of one version, driven over pipes.
+
+Runs inside `.venv-hudi` (never imported by the project): `hudi_process.py <jar> <work folder>`.
+Requests are JSON lines on stdin, answers JSON lines on stdout, in order:
+`{"do": <operation>, ...}` → `{"ok": true, "result": ...}` or `{"ok": false, "error": ..., "trace":
+...}`. Everything else that Python, Spark or Hudi prints goes to `<work folder>/log`.
+
+A failing request leaves the process usable. Rows travel as JSON text and become DataFrames inside
+the JVM, so that no Python worker is ever started. Sessions are in UTC; timestamps in answers are
+microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType, _parse_datatype_string
+
+SESSION = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.retainedExecutions": "5",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "2500m",
+    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+ORDERED = ("hoodie.datasource.query.type", "as.of.instant")
+
+
+class Hudi:
+    """One Spark session with one Hudi, and the operations on tables."""
+
+    def __init__(self, jar: str, work: Path) -> None:
+        builder = SparkSession.builder.master("local[2]").appName("lakewright-interop")
+        for key, value in SESSION.items():
+            builder = builder.config(key, value)
+        builder = builder.config("spark.jars", jar)
+        builder = builder.config("spark.local.dir", str(work / "spark"))
+        builder = builder.config("spark.sql.warehouse.dir", str(work / "warehouse"))
+        self.work = work
+        self.spark = builder.getOrCreate()
+        self.spark.sparkContext.setLogLevel("ERROR")
+        self.registered: dict[str, str] = {}
+
+    # -- requests ---------------------------------------------------------------------------
+
+    def steps(self, path: str, name: str, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Run write steps in order; what each did and how long it took."""
+        done = []
+        for number, step in enumerate(steps):
+            started = time.monotonic()
+            try:
+                result = self.step(path, name, step)
+            except Exception as error:
+                raise RuntimeError(f"step {number} ({summary(step)}): {first_line(error)}") from error
+            done.append({"seconds": round(time.monotonic() - started, 2), "result": result})
+        return done
+
+    def read(self, path: str, into: str, options: dict[str, str]) -> int:
+        """One query of a table by path into one Parquet file; the number of rows."""
+        frame = self.spark.read.format("hudi").options(**options).load(path)
+        return self.store(frame, into)
+
+    def query(self, sql: str, into: str | None) -> Any:
+        """Any SQL; the rows as JSON, or their number after they were stored as one Parquet file."""
+        frame = self.spark.sql(sql)
+        if into is not None:
+            return self.store(frame, into)
+        return [json.loads(row) for row in frame._jdf.toJSON().collectAsList()]
+
+    def register(self, path: str, name: str) -> str:
+        """Make the table known to SQL under a name."""
+        if self.registered.get(name) != path:
+            self.spark.sql(f"drop table if exists {name}")
+            self.spark.sql(f"create table {name} using hudi location '{path}'")
+            self.registered[name] = path
+        return name
+
+    def forget(self, name: str) -> None:
+        """Drop the name (not the files) from the catalog and the caches."""
+        if self.registered.pop(name, None) is not None:
+            self.spark.sql(f"drop table if exists {name}")
+        self.spark.catalog.clearCache()
+
+    def version(self) -> str:
+        """The version of Spark."""
+        return str(self.spark.version)
+
+    # -- steps ------------------------------------------------------------------------------
+
+    def step(self, path: str, name: str, step: dict[str, Any]) -> Any:
+        kind = step["do"]
+        if kind == "write":
+            return self.write(path, step)
+        if kind == "sql":
+            return self.run_sql(path, name, step)
+        if kind == "call":
+            return self.call(path, name, step)
+        raise ValueError(f"unknown step {kind}")
+
+    def write(self, path: str, step: dict[str, Any]) -> None:
+        frame = self.frame(step["schema"], step["rows"])
+        if step.get("sort"):
+            frame = frame.coalesce(1)
+        options = {"hoodie.datasource.write.operation": step["operation"], **step["options"]}
+        writer = frame.write.format("hudi").options(**options).mode(step.get("mode", "append"))
+        writer.save(path)
+
+    def run_sql(self, path: str, name: str, step: dict[str, Any]) -> Any:
+        if step.get("register", True):
+            self.register(path, name)
+        source = step.get("source")
+        if source is not None:
+            self.frame(source["schema"], source["rows"]).createOrReplaceTempView("source")
+        settings = step.get("settings", {})
+        for key, value in settings.items():
+            self.spark.conf.set(key, value)
+        try:
+            text = step["text"].replace("{table}", name).replace("{path}", path)
+            return [json.loads(r) for r in self.spark.sql(text)._jdf.toJSON().collectAsList()]
+        finally:
+            for key in settings:
+                self.spark.conf.unset(key)
+
+    def call(self, path: str, name: str, step: dict[str, Any]) -> Any:
+        arguments = dict(step["arguments"])
+        if step.get("by", "path") == "table":
+            arguments = {"table": self.register(path, name), **arguments}
+        else:
+            arguments = {"path": path, **arguments}
+        given = ", ".join(f"{key} => {literal(value)}" for key, value in arguments.items())
+        frame = self.spark.sql(f"call {step['procedure']}({given})")
+        return [json.loads(r) for r in frame._jdf.toJSON().collectAsList()]
+
+    # -- frames -----------------------------------------------------------------------------
+
+    def frame(self, ddl: str, rows: list[dict[str, Any]]) -> DataFrame:
+        """Rows as a DataFrame of the given columns, made inside the JVM from JSON text."""
+        java = self.spark._jvm
+        lines = java.java.util.ArrayList()
+        for row in rows:
+            lines.append(json.dumps(row, ensure_ascii=False))
+        session = self.spark._jsparkSession
+        texts = session.createDataset(lines, java.org.apache.spark.sql.Encoders.STRING())
+        schema = _parse_datatype_string(ddl)
+        assert isinstance(schema, StructType)
+        reader = self.spark.read.schema(schema).option("mode", "FAILFAST")._jreader
+        frame = DataFrame(reader.json(texts), self.spark)
+        return frame.coalesce(1)
+
+    def store(self, frame: DataFrame, into: str) -> int:
+        """Write a DataFrame as exactly one Parquet file; the number of rows."""
+        target = Path(into)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = target.with_name(target.name + ".tmp")
+        shutil.rmtree(folder, ignore_errors=True)
+        frame.coalesce(1).write.parquet(str(folder))
+        parts = sorted(folder.glob("part-*.parquet"))
+        if len(parts) != 1:
+            raise RuntimeError(f"{len(parts)} part files where one was expected")
+        parts[0].replace(target)
+        shutil.rmtree(folder)
+        return int(self.spark.read.parquet(str(target)).count())
+
+
+def literal(value: Any) -> str:
+    """A Python value as an SQL literal."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return "'" + str(value).replace("'", "\\'") + "'"
+
+
+def summary(step: dict[str, Any]) -> str:
+    """A few words on a step, for messages."""
+    detail = step.get("operation") or step.get("procedure") or step.get("text", "")[:60]
+    return f"{step['do']} {detail}".strip()
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong in one line, with the innermost cause of a Java exception."""
+    text = str(error)
+    causes = [line for line in text.splitlines() if line.startswith("Caused by:")]
+    head = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+    java = next((line for line in text.splitlines() if line.startswith(": ")), "")
+    return " | ".join(part[:300] for part in (head, java, causes[-1] if causes else "") if part)
+
+
+def serve(hudi: Hudi, requests: Any, answer: Callable[[dict[str, Any]], None]) -> None:
+    """Answer requests until stdin ends."""
+    for line in requests:
+        request = json.loads(line)
+        operation = getattr(hudi, request.pop("do"))
+        try:
+            answer({"ok": True, "result": operation(**request)})
+        except Exception as error:
+            trace = "".join(traceback.format_exception(error))
+            answer({"ok": False, "error": first_line(error), "trace": trace[-20000:]})
+
+
+def main() -> None:
+    """Keep the real stdout for answers, send every other output to the log, then serve."""
+    jar, work = sys.argv[1], Path(sys.argv[2])
+    work.mkdir(parents=True, exist_ok=True)
+    pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    log = os.open(work / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+    def answer(value: dict[str, Any]) -> None:
+        pipe.write(json.dumps(value) + "\n")
+        pipe.flush()
+
+    hudi = Hudi(jar, work)
+    answer({"ok": True, "result": hudi.version()})
+    serve(hudi, sys.stdin, answer)
+    hudi.spark.stop()
+
+
+if __name__ == "__main__":
+    main()

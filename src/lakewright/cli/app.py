@@ -1,0 +1,70 @@
+"""The `lakewright` command: noun, then verb, in Hudi's words.
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 conflict.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lakewright import __version__
+from lakewright.cli import demo, files, hfile, log, table, timeline
+from lakewright.cli.output import note
+from lakewright.errors import ConfigError, ConflictError, LakewrightError
+
+app = typer.Typer(
+    name="lakewright",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Read and inspect Apache Hudi tables (table versions 6, 8 and 9), without Spark or Java.",
+    epilog="Data goes to stdout, everything else to stderr. Every command has --output text|json|csv.",
+)
+app.add_typer(table.app, name="table", help="A table as a whole: properties, schema, rows.")
+app.add_typer(timeline.app, name="timeline", help="What happened to a table, active and archived.")
+app.add_typer(files.app, name="files", help="File groups, slices and files.")
+app.add_typer(log.app, name="log", help="Log files: blocks and records.")
+app.add_typer(hfile.app, name="hfile", help="HFiles of the metadata table.")
+app.command("demo")(demo.run)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"lakewright {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+def exit_code(error: LakewrightError) -> int:
+    """The exit code of an error: 2 usage, 4 conflict, 1 anything else."""
+    if isinstance(error, ConfigError):
+        return 2
+    return 4 if isinstance(error, ConflictError) else 1
+
+
+def main() -> None:
+    """Run the command line; errors become two readable lines and an exit code."""
+    try:
+        app()
+    except LakewrightError as error:
+        where = ", ".join(f"{k}={v}" for k, v in error.context.items())
+        note(f"error [{error.code}]: {error.message}{f' ({where})' if where else ''}")
+        note(f"hint: {error.hint}")
+        sys.exit(exit_code(error))
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""`lakewright table`: show a table, its schema, its rows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from lakewright.cli.arguments import AsOf, OutputOption, Uri
+from lakewright.cli.output import Output, print_batches, print_table, print_value
+from lakewright.table import Table
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def show(uri: Uri, output: OutputOption = Output.TEXT) -> None:
+    """Show what a table is: version, type, keys, merging, size, last commit.
+
+    Example: lakewright table show /data/trips
+    """
+    print_value(Table.open(uri).inspect.summary(), output)
+
+
+@app.command()
+def properties(uri: Uri, output: OutputOption = Output.TEXT) -> None:
+    """Show the table's hoodie.properties."""
+    print_table(Table.open(uri).inspect.properties(), output)
+
+
+@app.command()
+def schema(uri: Uri, as_of: AsOf = None, output: OutputOption = Output.TEXT) -> None:
+    """Show the columns of a snapshot and where the schema comes from."""
+    snapshot = Table.open(uri).snapshot(as_of)
+    rows = [
+        {"column": f.name, "type": str(f.type), "nullable": f.nullable}
+        for f in snapshot.schema.arrow
+    ]
+    print_table(pa.Table.from_pylist(rows), output, title=f"from {snapshot.schema.source}")
+
+
+@app.command()
+def read(
+    uri: Uri,
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", help="Comma-separated column names.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", "-w", help="A filter, e.g. \"city = 'sf' and ts >= 5\"."),
+    ] = None,
+    as_of: AsOf = None,
+    mode: Annotated[
+        str, typer.Option("--mode", help="snapshot, or read_optimized (base files only).")
+    ] = "snapshot",
+    meta: Annotated[bool, typer.Option("--meta/--no-meta", help="Include meta columns.")] = True,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="Rows at the most.")] = 20,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print rows. Example: lakewright table read /data/trips -c id,city -w "city = 'sf'" -o csv"""
+    scan = Table.open(uri).scan(
+        columns=[c.strip() for c in columns.split(",")] if columns else None,
+        where=where,
+        as_of=as_of,
+        mode=mode,
+        meta=meta,
+        limit=limit,
+    )
+    print_batches(list(scan.columns), scan.to_batches(), output)
+
+
+@app.command()
+def plan(
+    uri: Uri,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="A filter.")] = None,
+    as_of: AsOf = None,
+    mode: Annotated[str, typer.Option("--mode", help="snapshot or read_optimized.")] = "snapshot",
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what a read would open and what it could skip, without reading rows."""
+    made = Table.open(uri).scan(where=where, as_of=as_of, mode=mode).plan()
+    print_value(made.to_dict(), output, text=str(made))

@@ -1,0 +1,233 @@
+"""Readers of the types that are made of other types: optional values, unions, records, arrays, maps.
+
+They select the lanes that hold a value, let the inner reader move those, and put the result back in
+its place; inner readers see only lanes that hold a value of their type.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakewright.codec.avro.blocks import BlockWalker
+from lakewright.codec.avro.cursor import Flags, Lanes, Positions
+from lakewright.codec.avro.readers import NumberReader, Reader, TextReader, bitmap
+from lakewright.codec.avro.scalar import Skipper, skip_entry
+from lakewright.errors import FormatError
+
+__all__ = ["ArrayReader", "MapReader", "MergedReader", "OptionalReader", "RecordReader", "UnionReader"]
+
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+def _expand(values: pa.Array, present: Flags) -> pa.Array:
+    """The values in the places that are present, null elsewhere."""
+    index = np.cumsum(present) - 1
+    return values.take(pa.array(index, mask=~present))
+
+
+class OptionalReader:
+    """`[null, T]` and `[T, null]`."""
+
+    masked = False
+
+    def __init__(self, inner: Reader, null_index: int) -> None:
+        self.type = inner.type
+        self._inner = inner
+        self._null_index = null_index
+
+    def _present(self, lanes: Lanes) -> Flags:
+        index = lanes.unsigned(None)
+        if (index & ~np.uint8(2)).any() if index.dtype == np.uint8 else True:
+            bad = (index != 0) & (index != 2)
+            if bad.any():
+                lanes.fail(bad, "there is no union branch with that index")
+        present: Flags = index == (2 if self._null_index == 0 else 0)
+        return present
+
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        present = self._present(lanes)
+        if present.all():
+            return self._inner.read(lanes)
+        if not present.any():
+            return pa.nulls(len(lanes), self.type)
+        if self._inner.masked:
+            return self._inner.read(lanes, present)
+        index = np.flatnonzero(present)
+        chosen = lanes.select(index)
+        values = self._inner.read(chosen)
+        lanes.merge(index, chosen)
+        return _expand(values, present)
+
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        present = self._present(lanes)
+        if present.all():
+            self._inner.skip(lanes)
+        elif self._inner.masked:
+            self._inner.skip(lanes, present)
+        else:
+            index = np.flatnonzero(present)
+            chosen = lanes.select(index)
+            self._inner.skip(chosen)
+            lanes.merge(index, chosen)
+
+
+def _branches(lanes: Lanes, count: int) -> npt.NDArray[np.signedinteger[np.typing.NBitBase]]:
+    index = lanes.varint(None)
+    bad = (index < 0) | (index >= count)
+    if bad.any():
+        lanes.fail(bad, "there is no union branch with that index")
+    return index
+
+
+def _skip_branches(lanes: Lanes, branches: list[Reader]) -> None:
+    index = _branches(lanes, len(branches))
+    for number, branch in enumerate(branches):
+        lane_index = np.flatnonzero(index == number)
+        if len(lane_index):
+            chosen = lanes.select(lane_index)
+            branch.skip(chosen)
+            lanes.merge(lane_index, chosen)
+
+
+class UnionReader:
+    """Any union as a struct with one nullable member per branch, null for the null branch.
+
+    With a single branch the union is that branch.
+    """
+
+    masked = False
+
+    def __init__(self, dtype: pa.DataType, branches: list[Reader], null_index: int | None) -> None:
+        self.type = dtype
+        self._branches = branches
+        self._null_index = null_index
+
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        index = _branches(lanes, len(self._branches))
+        if len(self._branches) == 1:
+            return self._branches[0].read(lanes)
+        members = []
+        for number, branch in enumerate(self._branches):
+            if number == self._null_index:
+                continue
+            present = index == number
+            where = np.flatnonzero(present)
+            if not len(where):
+                members.append(pa.nulls(len(lanes), branch.type))
+                continue
+            chosen = lanes.select(where)
+            values = branch.read(chosen)
+            lanes.merge(where, chosen)
+            members.append(_expand(values, present))
+        validity = None if self._null_index is None else bitmap(index != self._null_index)
+        return pa.Array.from_buffers(self.type, len(lanes), [validity], children=members)
+
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        _skip_branches(lanes, self._branches)
+
+
+class MergedReader:
+    """`[int, long]` read as long and `[float, double]` read as double, with or without null."""
+
+    masked = False
+
+    def __init__(self, dtype: pa.DataType, branches: list[Reader], null_index: int | None) -> None:
+        self.type = dtype
+        self._branches = branches
+        self._null_index = null_index
+
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        index = _branches(lanes, len(self._branches))
+        merged = np.zeros(len(lanes), self.type.to_pandas_dtype())
+        for number, branch in enumerate(self._branches):
+            where = np.flatnonzero(index == number)
+            if number == self._null_index or not len(where):
+                continue
+            chosen = lanes.select(where)
+            merged[where] = branch.read(chosen).to_numpy(zero_copy_only=False)
+            lanes.merge(where, chosen)
+        validity = None if self._null_index is None else bitmap(index != self._null_index)
+        return pa.Array.from_buffers(self.type, len(lanes), [validity, pa.py_buffer(merged)])
+
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        _skip_branches(lanes, self._branches)
+
+
+class RecordReader:
+    """A nested record as a struct."""
+
+    masked = False
+
+    def __init__(self, dtype: pa.DataType, fields: list[Reader]) -> None:
+        self.type = dtype
+        self._fields = fields
+
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        columns = [field.read(lanes) for field in self._fields]
+        return pa.Array.from_buffers(self.type, len(lanes), [None], children=columns)
+
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        for field in self._fields:
+            field.skip(lanes)
+
+
+def _offsets(counts: Positions, lanes: Lanes) -> pa.Buffer:
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    if offsets[-1] > _INT32_MAX:
+        raise FormatError(
+            f"The arrays of one column hold {offsets[-1]} items, more than an Arrow list can.",
+            hint="Leave the column out, or decode fewer records at once.",
+            context={"path": lanes.chunk.path, "column": lanes.chunk.column},
+        )
+    return pa.py_buffer(offsets.astype(np.int32))
+
+
+class ArrayReader:
+    """An array as a list."""
+
+    masked = True
+
+    def __init__(
+        self, dtype: pa.DataType, item: Reader, step: Skipper, sizes: tuple[int, int | None]
+    ) -> None:
+        self.type = dtype
+        self._item = item
+        self._walker = BlockWalker(item, step, *sizes)
+
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        counts, items = self._walker.locate(lanes, active)
+        buffers = [bitmap(active), _offsets(counts, lanes)]
+        values = self._item.read(items)
+        return pa.Array.from_buffers(self.type, len(lanes), buffers, children=[values])
+
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        self._walker.skip(lanes, active)
+
+
+class MapReader:
+    """A map as a map; keys are kept in their order, and kept twice where they come twice."""
+
+    masked = True
+
+    def __init__(self, dtype: pa.DataType, value: Reader, step: Skipper, value_min: int) -> None:
+        self.type = dtype
+        self._key = TextReader(pa.string())
+        self._value = value
+        self._entries = pa.struct([dtype.key_field, dtype.item_field])
+        entry = RecordReader(self._entries, [self._key, value])
+        self._walker = BlockWalker(entry, skip_entry(step), 1 + value_min, None)
+        self._entry = entry
+
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        counts, items = self._walker.locate(lanes, active)
+        buffers = [bitmap(active), _offsets(counts, lanes)]
+        entries = self._entry.read(items)
+        return pa.Array.from_buffers(self.type, len(lanes), buffers, children=[entries])
+
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        self._walker.skip(lanes, active)

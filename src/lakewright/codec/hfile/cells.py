@@ -1,0 +1,170 @@
+"""Cells of data blocks: found in all blocks at once, gathered into Arrow arrays.
+
+A block is a chain of cells that only tell their own lengths, so it must be walked; but all blocks
+are walked together, one cell of each per step. Few long blocks are walked one by one, where a step
+of vector operations would cost more than it saves. Keys and values are then copied by Arrow. Cells
+must end exactly where their block ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakewright.codec.hfile.blocks import Payloads
+from lakewright.codec.hfile.layout import Site
+
+__all__ = ["Cells", "gather", "walk"]
+
+Int64s = npt.NDArray[np.int64]
+
+_CELL_HEAD: Final = struct.Struct(">iiH")
+_HEAD: Final = np.dtype([("key", ">i4"), ("value", ">i4"), ("row", ">u2")])
+_LOCKSTEP_FROM: Final = 32
+"""Blocks from which walking together is faster than one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Where the rows (Hudi's keys) and values of cells are in `data`, in file order."""
+
+    data: npt.NDArray[np.uint8]
+    row_starts: Int64s
+    row_ends: Int64s
+    value_starts: Int64s
+    value_ends: Int64s
+
+    def __len__(self) -> int:
+        return len(self.row_starts)
+
+    def rows(self) -> pa.BinaryArray:
+        """The keys of all cells."""
+        return gather(self.data, self.row_starts, self.row_ends)
+
+    def values(self, at: npt.NDArray[np.intp] | None = None) -> pa.BinaryArray:
+        """The values of all cells, or of those at the given indexes (ascending)."""
+        if at is None:
+            return gather(self.data, self.value_starts, self.value_ends)
+        return gather(self.data, self.value_starts[at], self.value_ends[at])
+
+
+def gather(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> pa.BinaryArray:
+    """Copies of `data[start:end]`; stretches must be ascending and must not overlap."""
+    offsets = np.empty(2 * len(starts) + 1, np.int64)
+    offsets[0:-1:2] = starts
+    offsets[1::2] = ends
+    offsets[-1] = ends[-1] if len(ends) else 0
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    pieces = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    every_second = pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int64))
+    return pieces.take(every_second).cast(pa.binary())
+
+
+def walk(payloads: Payloads, block_offsets: Int64s, site: Site) -> Cells:
+    """All cells of the given data blocks; `block_offsets` are for errors."""
+    if len(payloads.starts) >= _LOCKSTEP_FROM:
+        keys, rows, values, ends = _walk_together(payloads, block_offsets, site)
+    else:
+        keys, rows, values, ends = _walk_one_by_one(payloads, block_offsets, site)
+    return Cells(payloads.data, keys + 2, keys + 2 + rows, values, ends)
+
+
+_Walked = tuple[Int64s, Int64s, Int64s, Int64s]
+"""Per cell: start of the key, length of the row, start and end of the value."""
+
+
+def _walk_one_by_one(payloads: Payloads, block_offsets: Int64s, site: Site) -> _Walked:
+    data = payloads.data.data
+    unpack, head = _CELL_HEAD.unpack_from, _CELL_HEAD.size
+    keys: list[int] = []
+    rows: list[int] = []
+    values: list[int] = []
+    ends: list[int] = []
+    for number, (at, end) in enumerate(
+        zip(payloads.starts.tolist(), payloads.ends.tolist(), strict=True)
+    ):
+        while at < end:  # bounded by the block's bytes: a cell has at least eleven
+            if at + head > end:
+                raise _broken(site, block_offsets, number)
+            key_size, value_size, row_size = unpack(data, at)
+            value = at + 8 + key_size
+            after = value + value_size
+            if not (0 <= row_size <= key_size - 2 and value_size >= 0 and after < end):
+                raise _broken(site, block_offsets, number)
+            if data[after]:
+                raise _versioned(site, block_offsets, number)
+            keys.append(at + 8)
+            rows.append(row_size)
+            values.append(value)
+            ends.append(after)
+            at = after + 1
+    return (
+        np.array(keys, np.int64),
+        np.array(rows, np.int64),
+        np.array(values, np.int64),
+        np.array(ends, np.int64),
+    )
+
+
+def _walk_together(payloads: Payloads, block_offsets: Int64s, site: Site) -> _Walked:
+    data = payloads.data
+    heads = np.ndarray((max(0, len(data) - _HEAD.itemsize + 1),), _HEAD, data.data, 0, (1,))
+    alive = np.flatnonzero(payloads.starts < payloads.ends)
+    at, end = payloads.starts[alive], payloads.ends[alive]
+    if len(alive) and not len(heads):
+        raise _broken(site, block_offsets, alive[0])
+    steps: list[tuple[Int64s, Int64s, Int64s, Int64s, Any]] = []
+    while len(alive):  # one cell of every block per step; bounded by the longest block's cells
+        # A head that would reach behind the data is read elsewhere: its cell ends behind its block.
+        head = heads[np.minimum(at, len(heads) - 1)]
+        key_size = head["key"].astype(np.int64)
+        value_size = head["value"].astype(np.int64)
+        row_size = head["row"].astype(np.int64)
+        key = at + 8
+        value = key + key_size
+        after = value + value_size
+        wrong = (after >= end) | (value_size < 0) | (row_size > key_size - 2)
+        if wrong.any():
+            raise _broken(site, block_offsets, alive[np.argmax(wrong)])
+        steps.append((key, row_size, value, after, alive))
+        at = after + 1
+        going = at < end
+        if np.count_nonzero(going) != len(going):
+            alive, at, end = alive[going], at[going], end[going]
+    walked = _block_by_block(steps, len(payloads.starts))
+    versioned = np.flatnonzero(data[walked[3]])
+    if len(versioned):
+        behind = np.searchsorted(payloads.ends, walked[3][versioned[0]], side="right")
+        raise _versioned(site, block_offsets, behind)
+    return walked
+
+
+def _block_by_block(
+    steps: list[tuple[Int64s, Int64s, Int64s, Int64s, Any]], blocks: int
+) -> _Walked:
+    """Reorder what was found step by step: a cell's place in its block is its step."""
+    if not steps:
+        none = np.zeros(0, np.int64)
+        return none, none, none, none
+    per_block = np.bincount(np.concatenate([s[4] for s in steps]), minlength=blocks)
+    first = np.cumsum(per_block) - per_block
+    place = np.concatenate([first[s[4]] + number for number, s in enumerate(steps)])
+    out = np.empty((4, len(place)), np.int64)
+    for column in range(4):
+        out[column, place] = np.concatenate([s[column] for s in steps])
+    return out[0], out[1], out[2], out[3]
+
+
+def _broken(site: Site, block_offsets: Int64s, number: Any) -> Exception:
+    at = int(block_offsets[int(number)])
+    return site.corrupt("the cells of a block do not end where the block ends", at)
+
+
+def _versioned(site: Site, block_offsets: Int64s, number: Any) -> Exception:
+    at = int(block_offsets[int(number)])
+    return site.corrupt("a cell has a version number, which Hudi never writes", at)

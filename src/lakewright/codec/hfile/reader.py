@@ -1,0 +1,286 @@
+"""HFile reader: keys and values of HBase's sorted file, as Hudi's metadata table uses it.
+
+Reads what any of Hudi's writers left (HBase 2.4 and three native generations), with any number of
+index levels, uncompressed or gzip. Keys are byte-sorted and come in file order as Arrow binary
+arrays; a look-up or a prefix scan touches only the blocks the index names. Every promise the bytes
+break - magics, sizes, checksums, counts, order - is a `CorruptFileError` with path and offset;
+other codecs are a `FormatError` with the codec's name. Checksums are verified unless told not to.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.codec.hfile.blocks import HEADER_SIZE, Region, read_blocks
+from lakewright.codec.hfile.cells import Cells, walk
+from lakewright.codec.hfile.layout import (
+    DATA_MAGIC,
+    FILE_INFO_MAGIC,
+    INTERMEDIATE_MAGIC,
+    LEAF_MAGIC,
+    META_MAGIC,
+    ROOT_MAGIC,
+    TRAILER_SIZE,
+    BlockIndex,
+    Site,
+    Trailer,
+    cell_row,
+    parse_file_info,
+    parse_node_index,
+    parse_root_index,
+    parse_trailer,
+)
+from lakewright.codec.hfile.source import MemorySource, StoredSource, stored_source
+from lakewright.errors import FormatError
+from lakewright.storage.base import Storage
+
+__all__ = ["HFile"]
+
+Int64s = npt.NDArray[np.int64]
+
+_RAW_AT_ONCE: Final = 1 << 28
+"""Decompressed bytes held at a time while cells are read."""
+_ALL_BLOCKS_FROM: Final = 4
+"""Keys per block from which a look-up reads all blocks instead of asking the index per key."""
+
+
+class HFile:
+    """One HFile, opened: trailer, indexes and file info are read, data blocks on demand."""
+
+    def __init__(self, data: Any, *, path: str, base_offset: int = 0, verify: bool = True) -> None:
+        """Open a whole HFile in memory: bytes, a memoryview, an Arrow buffer (or a `Source`).
+
+        `base_offset` is where it starts in `path` (inside a log block), for errors only.
+        """
+        source = data if isinstance(data, MemorySource | StoredSource) else MemorySource(data)
+        site = Site(path, base_offset)
+        self._source, self._site, self._verify = source, site, verify
+        if source.size < TRAILER_SIZE:
+            raise site.corrupt(f"{source.size} bytes are fewer than a trailer has", 0)
+        at = source.size - TRAILER_SIZE
+        tail = source.region(at, source.size)
+        self.trailer: Trailer = parse_trailer(tail.view(at, source.size), site, at)
+        opened = source.region(self.trailer.load_on_open_offset, at)
+        root, after = self._index_block(opened, self.trailer.load_on_open_offset, ROOT_MAGIC, at)
+        meta, _ = self._index_block(opened, after, ROOT_MAGIC, at)
+        info, _ = self._index_block(opened, self.trailer.file_info_offset, FILE_INFO_MAGIC, at)
+        info_at = self.trailer.file_info_offset
+        self.file_info: dict[str, bytes] = parse_file_info(info, site, info_at)
+        self._meta = parse_root_index(meta, self.trailer.meta_index_count, site, after)
+        self._index = self._data_index(root)
+        self._offsets = np.array(self._index.offsets, np.int64)
+        self._sizes = np.array(self._index.sizes, np.int64)
+
+    @classmethod
+    def open(
+        cls, storage: Storage, path: str, *, size: int | None = None, verify: bool = True
+    ) -> HFile:
+        """Open a stored HFile; only the parts that are needed are fetched from a large one."""
+        return cls(stored_source(storage, path, size), path=path, verify=verify)
+
+    @property
+    def path(self) -> str:
+        """The file the HFile was read from."""
+        return self._site.path
+
+    @property
+    def entry_count(self) -> int:
+        """Number of cells, as the trailer tells."""
+        return self.trailer.entry_count
+
+    @property
+    def block_count(self) -> int:
+        """Number of data blocks."""
+        return len(self._index)
+
+    def cells(self) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+        """All keys and values, in file order."""
+        parts = [(c.rows(), c.values()) for c in self._all_cells()]
+        return self._joined([k for k, _ in parts]), self._joined([v for _, v in parts])
+
+    def iter_cells(self) -> Iterator[tuple[pa.BinaryArray, pa.BinaryArray]]:
+        """All keys and values in file order, in parts of bounded size."""
+        for cells in self._all_cells():
+            yield cells.rows(), cells.values()
+
+    def keys(self) -> pa.BinaryArray:
+        """All keys, in file order, without copying the values."""
+        return self._joined([c.rows() for c in self._all_cells()])
+
+    def lookup(self, keys: pa.Array | Sequence[bytes]) -> pa.BinaryArray:
+        """The value of each given key, null where the file has no such key."""
+        wanted = keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary())
+        wanted = wanted.cast(pa.binary())
+        distinct = wanted.drop_null().unique()
+        codes: list[npt.NDArray[Any]] = []
+        values: list[pa.BinaryArray] = []
+        for cells in self._cells_of(self._blocks_with(distinct)):
+            code = pc.index_in(cells.rows(), value_set=distinct)
+            hit = np.flatnonzero(code.is_valid())
+            codes.append(np.asarray(code.fill_null(-1))[hit])
+            values.append(cells.values(hit))
+        slot = np.full(len(distinct) + 1, -1, np.int64)
+        if codes:
+            slot[np.concatenate(codes)] = np.arange(sum(len(c) for c in codes))
+        asked = np.asarray(pc.index_in(wanted, value_set=distinct).fill_null(len(distinct)))
+        place = slot[asked]
+        return self._joined(values).take(pa.array(place, mask=place < 0))
+
+    def prefix(self, prefix: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+        """Keys that start with `prefix` and their values, in file order."""
+        return self.prefixes([prefix])
+
+    def prefixes(self, prefixes: Sequence[bytes]) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+        """Keys that start with any of the prefixes and their values, in file order."""
+        by_length: dict[int, list[bytes]] = {}
+        for prefix in prefixes:
+            by_length.setdefault(len(prefix), []).append(prefix)
+        keys: list[pa.BinaryArray] = []
+        values: list[pa.BinaryArray] = []
+        for cells in self._cells_of(self._blocks_starting(prefixes)):
+            rows = cells.rows()
+            hit = np.zeros(len(rows), np.bool_)
+            for length, members in by_length.items():
+                begin = pc.binary_slice(rows, 0, length) if length else _emptied(rows)
+                hit |= np.asarray(pc.is_in(begin, value_set=pa.array(members, pa.binary())))
+            at = np.flatnonzero(hit)
+            keys.append(rows.take(pa.array(at)))
+            values.append(cells.values(at))
+        return self._joined(keys), self._joined(values)
+
+    def meta_block(self, name: str) -> bytes | None:
+        """The content of a named meta block (`bloomFilter`), or None."""
+        wanted = name.encode()
+        for offset, size, key in zip(
+            self._meta.offsets, self._meta.sizes, self._meta.keys, strict=True
+        ):
+            if key == wanted:
+                return bytes(self._node(offset, size, META_MAGIC))
+        return None
+
+    def _data_index(self, root: memoryview) -> BlockIndex:
+        """All data blocks: the root index, expanded through the levels below it."""
+        site, start = self._site, self.trailer.load_on_open_offset
+        index = parse_root_index(root, self.trailer.data_index_count, site, start)
+        self._check_order(index)
+        for level in range(self.trailer.levels - 1, 0, -1):
+            magic = LEAF_MAGIC if level == 1 else INTERMEDIATE_MAGIC
+            below = BlockIndex([], [], [])
+            for offset, size in zip(index.offsets, index.sizes, strict=True):
+                node = parse_node_index(self._node(offset, size, magic), site, offset)
+                below.offsets.extend(node.offsets)
+                below.sizes.extend(node.sizes)
+                below.keys.extend(node.keys)
+            # Strictly ascending blocks also bound the work: no block can be named twice.
+            self._check_order(below)
+            index = below
+        rows = [cell_row(k, site, o) for k, o in zip(index.keys, index.offsets, strict=True)]
+        for earlier, later, offset in zip(rows, rows[1:], index.offsets[1:], strict=False):
+            if later < earlier:
+                raise site.corrupt("the keys of the index are not ascending", offset)
+        return BlockIndex(index.offsets, index.sizes, rows)
+
+    def _check_order(self, index: BlockIndex) -> None:
+        end = 0
+        for offset, size in zip(index.offsets, index.sizes, strict=True):
+            if offset < end or size < HEADER_SIZE:
+                raise self._site.corrupt("the blocks of an index overlap", max(offset, 0))
+            end = offset + size
+        if end > self.trailer.load_on_open_offset:
+            raise self._site.corrupt("an index names a block behind the data", end)
+
+    def _node(self, offset: int, size: int, magic: bytes) -> memoryview:
+        end = self.trailer.load_on_open_offset
+        if offset < 0 or size < HEADER_SIZE or offset + size > end:
+            raise self._site.corrupt("an index names a block outside of the data", max(offset, 0))
+        region = self._source.region(offset, offset + size)
+        payload, after = self._index_block(region, offset, magic, end)
+        if after != offset + size:
+            raise self._site.corrupt("a block has another size than its index entry", offset)
+        return payload
+
+    def _index_block(
+        self, region: Region, offset: int, magic: bytes, end: int
+    ) -> tuple[memoryview, int]:
+        """The payload of one block, and the offset behind it."""
+        at = np.array([offset], np.int64)
+        block = read_blocks(region, at, magic, self._site, end=end, verify=self._verify)
+        payload = block.payloads(self.trailer.codec, self._site).one()
+        return payload, offset + int(block.sizes[0])
+
+    def _all_cells(self) -> Iterator[Cells]:
+        found = 0
+        if self.entry_count:
+            for cells in self._cells_of(np.arange(self.block_count)):
+                found += len(cells)
+                yield cells
+        if found != self.entry_count:
+            what = f"{found} cells instead of {self.entry_count}"
+            raise self._site.corrupt(what, self._source.size - TRAILER_SIZE)
+
+    def _cells_of(self, blocks: Int64s) -> Iterator[Cells]:
+        """The cells of the given blocks (ascending), in parts of bounded size."""
+        offsets, sizes = self._offsets[blocks], self._sizes[blocks]
+        end = self.trailer.load_on_open_offset
+        for region, part in self._source.regions(offsets, sizes):
+            read = read_blocks(
+                region,
+                offsets[part],
+                DATA_MAGIC,
+                self._site,
+                end=end,
+                sizes=sizes[part],
+                verify=self._verify,
+            )
+            first = 0
+            while first < len(read.offsets):  # bounded by the number of blocks
+                raw = np.cumsum(read.raw_sizes[first:])
+                last = first + max(1, int(np.searchsorted(raw, _RAW_AT_ONCE)))
+                some = read.part(first, last)
+                payloads = some.payloads(self.trailer.codec, self._site)
+                yield walk(payloads, some.offsets, self._site)
+                first = last
+
+    def _blocks_with(self, keys: pa.BinaryArray) -> Int64s:
+        """The blocks that may hold any of the keys."""
+        if len(keys) >= _ALL_BLOCKS_FROM * self.block_count:
+            return np.arange(self.block_count)
+        found = {bisect_right(self._index.keys, k) - 1 for k in keys.to_pylist()}
+        return np.array(sorted(found - {-1}), np.int64)
+
+    def _blocks_starting(self, prefixes: Sequence[bytes]) -> Int64s:
+        wanted = np.zeros(self.block_count, np.bool_)
+        for prefix in prefixes:  # bounded by what the caller asks for
+            first = max(0, bisect_right(self._index.keys, prefix) - 1)
+            behind = _behind(prefix)
+            last = bisect_left(self._index.keys, behind) if behind else self.block_count
+            wanted[first:last] = True
+        return np.flatnonzero(wanted)
+
+    def _joined(self, parts: list[pa.BinaryArray]) -> pa.BinaryArray:
+        if len(parts) == 1:
+            return parts[0]
+        if sum(p.nbytes for p in parts) >= 1 << 31:
+            raise FormatError(
+                "HFile holds more than 2 GiB of keys or values.",
+                hint="Read it in parts, or look up keys instead of reading everything.",
+                context={"path": self.path},
+            )
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+
+
+def _behind(prefix: bytes) -> bytes:
+    """The least byte string that is greater than every string with this prefix; empty if none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""
+
+
+def _emptied(rows: pa.BinaryArray) -> pa.BinaryArray:
+    return pa.array([b""], pa.binary()).take(pa.array(np.zeros(len(rows), np.int64)))

@@ -1,0 +1,111 @@
+"""Reading a base file: chosen row groups and columns, brought to the read schema, in batches.
+
+Row groups whose statistics exclude the given filter are left out; whatever is read is converted
+from the file's own schema to the asked one (added, dropped, promoted and reordered columns).
+Columns that the table does not store (dropped partition columns) are filled with constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakewright.codec.parquet import open_parquet, read_row_group, row_group_range
+from lakewright.errors import NotFoundError
+from lakewright.expr import Expr, can_match
+from lakewright.expr.prune import ColumnRange
+from lakewright.format.evolution import Conversion, conversion
+from lakewright.format.file_slices import BaseFile
+from lakewright.storage.base import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class BaseReader:
+    """An open base file and the schema its rows are brought to."""
+
+    path: str
+    file: pq.ParquetFile
+    schema: pa.Schema
+    converted: Conversion
+    below: Expr | None
+    constants: Mapping[str, object]
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        base: BaseFile,
+        *,
+        schema: pa.Schema,
+        below: Expr | None = None,
+        renames: Mapping[str, str] | None = None,
+        constants: Mapping[str, object] | None = None,
+    ) -> BaseReader:
+        """Read the footer and prepare the conversion to `schema`."""
+        try:
+            file = open_parquet(storage.open_input(base.path), path=base.path)
+        except NotFoundError as error:
+            raise NotFoundError(
+                "A base file of the snapshot is gone; it was probably cleaned during the read.",
+                hint="Read again: a new scan pins a new snapshot. If it happens often, let the "
+                "cleaner retain more commits than the longest read takes.",
+                context={"path": base.path},
+                retryable=True,
+            ) from error
+        source = file.schema_arrow.remove_metadata()
+        made = conversion(source, schema, renames=renames or {}, path=base.path)
+        return cls(base.path, file, schema, made, below, constants or {})
+
+    def row_groups(self) -> list[int]:
+        """Row groups that may hold a row passing the filter, in file order."""
+        groups = range(self.file.metadata.num_row_groups)
+        if self.below is None:
+            return list(groups)
+        below = self.below
+        return [g for g in groups if can_match(below, lambda c, g=g: self._range(g, c))]
+
+    def _range(self, group: int, column: str) -> ColumnRange | None:
+        if column not in self.file.schema_arrow.names or column not in self.schema.names:
+            return None
+        index = self.file.schema_arrow.get_field_index(column)
+        if self.file.schema_arrow.field(index).type != self.schema.field(column).type:
+            return None  # statistics of a promoted column are not in the filter's type
+        found = row_group_range(self.file, group, column)
+        return ColumnRange(found.minimum, found.maximum, found.null_count, found.row_count)
+
+    def batches(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """The row group in the read schema, at most `rows` rows at a time."""
+        for batch in self._read(group, self.converted, rows):
+            yield fill_constants(batch, self.constants)
+
+    def columns(self, group: int, names: Sequence[str]) -> pa.RecordBatch:
+        """Some columns of the whole row group."""
+        target = pa.schema([self.schema.field(n) for n in names])
+        made = conversion(self.file.schema_arrow.remove_metadata(), target, path=self.path)
+        batches = list(self._read(group, made, self.file.metadata.row_group(group).num_rows))
+        table = pa.Table.from_batches(batches, schema=target).combine_chunks()
+        return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], target)
+
+    def column(self, group: int, name: str) -> pa.Array:
+        """One column of the whole row group."""
+        return self.columns(group, [name]).column(0)
+
+    def _read(self, group: int, made: Conversion, rows: int) -> Iterator[pa.RecordBatch]:
+        for batch in read_row_group(
+            self.file, group, path=self.path, columns=made.source_columns, batch_rows=rows
+        ):
+            yield made.apply(batch)
+
+
+def fill_constants(batch: pa.RecordBatch, constants: Mapping[str, object]) -> pa.RecordBatch:
+    """Set columns that are not stored in the files to their one value."""
+    for name, value in constants.items():
+        index = batch.schema.get_field_index(name)
+        if index >= 0:
+            field = batch.schema.field(index)
+            column = pa.repeat(pa.scalar(value, field.type), batch.num_rows)
+            batch = batch.set_column(index, field, column)
+    return batch

@@ -1,0 +1,141 @@
+"""Reading the log files of a slice: from bytes to versions of rows in merge order.
+
+Blocks are chosen by the format's rules (visibility, rollbacks, log compaction), adjacent data
+blocks of one schema are decoded together, and every row is brought to the read schema before it
+meets another version. Decoded rows go through `hold`, which spills them above a budget. Where the
+log files themselves exceed the budget, only their block index is kept and contents are read again,
+block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from lakewright.codec.avro.arrow_types import arrow_schema
+from lakewright.codec.avro.columns import decode_records
+from lakewright.codec.avro.schema import Record, parse_schema
+from lakewright.codec.parquet import open_parquet, read_row_group
+from lakewright.errors import SchemaError, UnsupportedTableError
+from lakewright.format.evolution import Conversion, conversion
+from lakewright.format.file_slices import LogFile
+from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, read_blocks
+from lakewright.format.log_content import avro_frames_of, delete_rows, parquet_content
+from lakewright.format.log_scan import BlockSelection, select_blocks
+from lakewright.merge.fold import LogVersions
+from lakewright.storage.base import Storage
+
+Renames = Callable[[str], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """Feeds the log rows of a slice into `LogVersions`."""
+
+    storage: Storage
+    schema: pa.Schema
+    """What rows are brought to: the columns the merge and the scan need."""
+    ordering_columns: tuple[str, ...]
+    is_visible: Callable[[str], bool] | None
+    latest: str | None
+    resident_bytes: int
+    """Log files above this size in all are indexed first and read again block by block."""
+    complete: Callable[[pa.RecordBatch], pa.RecordBatch]
+    """Adds columns that are not stored (virtual keys, dropped partition columns)."""
+    renames: Renames | None = None
+    """Old column names by new ones, for the instant that wrote a block."""
+
+    def read_into(self, versions: LogVersions, logs: Sequence[LogFile]) -> BlockSelection:
+        """Add every visible version of the slice, oldest first."""
+        selection = self.select(logs)
+        for _, run in groupby(selection.blocks, key=self._run_key):
+            blocks = [self._with_content(b) for b in run]
+            if blocks[0].type is BlockType.DELETE:
+                for block in blocks:
+                    self._add_deletes(versions, block)
+            else:
+                self._add_rows(versions, blocks)
+        return selection
+
+    def _run_key(self, block: LogBlock) -> tuple[object, ...]:
+        """Adjacent blocks with equal keys are decoded together."""
+        written = block.instant if self.renames is not None else None
+        return block.type, block.headers.get(HeaderKey.SCHEMA), block.is_partial, written
+
+    def _add_rows(self, versions: LogVersions, blocks: Sequence[LogBlock]) -> None:
+        first = blocks[0]
+        for batch, made in self._decoded(blocks):
+            present = None
+            if first.is_partial:
+                present = frozenset(n for n in self.schema.names if n in batch.schema.names)
+            versions.add_rows(self.complete(made.apply(batch)), columns=present)
+
+    def select(self, logs: Sequence[LogFile]) -> BlockSelection:
+        """The blocks that count, oldest first."""
+        return select_blocks(self._blocks(logs), is_visible=self.is_visible, latest=self.latest)
+
+    def _blocks(self, logs: Sequence[LogFile]) -> Iterator[LogBlock]:
+        resident = sum(log.size for log in logs) <= self.resident_bytes
+        for log in logs:
+            blocks = read_blocks(self.storage.read(log.path), path=log.path)
+            yield from blocks if resident else map(LogBlock.without_content, blocks)
+
+    def _with_content(self, block: LogBlock) -> LogBlock:
+        if block.has_content:
+            return block
+        data = self.storage.read_range(block.path, block.offset, block.length)
+        return read_blocks(data, path=block.path, file_offset=block.offset)[0]
+
+    def _decoded(
+        self, blocks: Sequence[LogBlock]
+    ) -> Iterator[tuple[pa.RecordBatch, Conversion]]:
+        """Rows as stored, in the columns that are needed, and how to bring them to the schema."""
+        first = blocks[0]
+        if first.type is BlockType.AVRO_DATA:
+            record = _record_schema(first)
+            made = self._conversion(arrow_schema(record), first)
+            payload, starts, ends = avro_frames_of(blocks)
+            yield (
+                decode_records(
+                    payload, starts, ends, record, columns=made.source_columns, path=first.path
+                ),
+                made,
+            )
+        elif first.type is BlockType.PARQUET_DATA:
+            for block in blocks:
+                file = open_parquet(parquet_content(block), path=block.path)
+                made = self._conversion(file.schema_arrow.remove_metadata(), block)
+                for group in range(file.metadata.num_row_groups):
+                    for batch in read_row_group(
+                        file, group, path=block.path, columns=made.source_columns
+                    ):
+                        yield batch, made
+        else:
+            raise UnsupportedTableError(
+                f"Log block type {first.type.name} is not legal in a data table.",
+                hint="Only the metadata table may hold HFile blocks; check what wrote this file.",
+                context={"path": first.path, "offset": first.offset},
+            )
+
+    def _conversion(self, source: pa.Schema, block: LogBlock) -> Conversion:
+        renames = self.renames(block.instant or "") if self.renames is not None else {}
+        return conversion(source, self.schema, renames=renames, path=block.path)
+
+    def _add_deletes(self, versions: LogVersions, block: LogBlock) -> None:
+        rows = delete_rows(block)
+        types = [self.schema.field(name).type for name in self.ordering_columns]
+        versions.add_deletes(rows.keys, rows.ordering_as(types), rows.unordered)
+
+
+def _record_schema(block: LogBlock) -> Record:
+    schema = parse_schema(block.schema)
+    if not isinstance(schema, Record):
+        raise SchemaError(
+            "The schema of a data block is not a record.",
+            hint="The file is damaged or was not written by Hudi.",
+            context={"path": block.path, "offset": block.offset},
+        )
+    return schema

@@ -1,0 +1,26 @@
+"""Options of reading, typed and checked, with the defaults in one place."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+class ReadOptions(BaseModel):
+    """How a scan works; none of it changes what a scan returns."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threads: int = Field(default=0, ge=0, description="Slices read at once; 0 = one per core.")
+    batch_rows: int = Field(default=131_072, ge=1, description="Rows of a batch at the most.")
+    merge_memory: int = Field(
+        default=GIB, ge=0, description="Bytes of decoded log rows held in memory per slice."
+    )
+    scratch_folder: str | None = Field(
+        default=None, description="Where log rows above `merge_memory` spill; None = the system's."
+    )
+    use_metadata_table: bool = Field(
+        default=True, description="List files and skip by statistics through the metadata table."
+    )

@@ -1,0 +1,182 @@
+"""Planning a scan: which file slices must be read, and why the others need not be.
+
+Pure once the snapshot is pinned: partitions, file slices and statistics in, a printable `ScanPlan`
+out. Skipping is always safe: what cannot be decided is kept, and the filter is applied again to
+every row that was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lakewright.engine.snapshot import Snapshot
+from lakewright.expr import Expr, can_match, columns, keep_mask, to_sql_text
+from lakewright.expr.prune import ColumnRange
+from lakewright.format.file_slices import FileSlice
+from lakewright.format.keys import KeySpec, partition_path_values
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """One file slice to read; `slice_.logs` are to be merged onto `slice_.base`."""
+
+    slice_: FileSlice
+
+    @property
+    def needs_merge(self) -> bool:
+        """Whether log files must be merged; otherwise the base file is read as it is."""
+        return bool(self.slice_.logs)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files of the slice."""
+        base = self.slice_.base.size if self.slice_.base else 0
+        return base + sum(log.size for log in self.slice_.logs)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan will read, and what it could skip by which means."""
+
+    table: str
+    mode: str
+    as_of: str | None
+    columns: tuple[str, ...]
+    where: str | None
+    tasks: tuple[ScanTask, ...]
+    partitions_total: int
+    partitions_kept: int
+    slices_total: int
+    skipped_by_statistics: int
+    listing: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files of all tasks (whole files, before column pruning)."""
+        return sum(t.bytes for t in self.tasks)
+
+    @property
+    def files(self) -> int:
+        """Files of all tasks."""
+        return sum((t.slice_.base is not None) + len(t.slice_.logs) for t in self.tasks)
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as plain values."""
+        return {
+            "table": self.table,
+            "mode": self.mode,
+            "as_of": self.as_of,
+            "columns": list(self.columns),
+            "where": self.where,
+            "listing": self.listing,
+            "partitions": {"total": self.partitions_total, "kept": self.partitions_kept},
+            "slices": {
+                "total": self.slices_total,
+                "skipped_by_statistics": self.skipped_by_statistics,
+                "read": len(self.tasks),
+                "merged": sum(t.needs_merge for t in self.tasks),
+            },
+            "files": self.files,
+            "bytes": self.bytes,
+            "tasks": [
+                {
+                    "partition": t.slice_.group.partition,
+                    "file_id": t.slice_.group.file_id,
+                    "base_instant": t.slice_.base_instant,
+                    "base": t.slice_.base.name if t.slice_.base else None,
+                    "logs": [log.name for log in t.slice_.logs],
+                    "bytes": t.bytes,
+                }
+                for t in self.tasks
+            ],
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        merged = sum(t.needs_merge for t in self.tasks)
+        lines = [
+            f"{self.mode} scan of {self.table}"
+            + (f" as of {self.as_of}" if self.as_of else "")
+            + f", {len(self.columns)} columns",
+            f"  filter      {self.where or 'none'}",
+            f"  partitions  {self.partitions_kept} of {self.partitions_total}, "
+            f"by {self.listing}",
+            f"  slices      {len(self.tasks)} of {self.slices_total} "
+            f"({self.skipped_by_statistics} skipped by statistics, {merged} merged with logs)",
+            f"  files       {self.files}, {self.bytes:,} bytes",
+        ]
+        lines += [f"  warning     {w}" for w in self.warnings]
+        return "\n".join(lines)
+
+
+def plan_scan(
+    snapshot: Snapshot, *, mode: str, output: Sequence[str], where: Expr | None
+) -> ScanPlan:
+    """Choose the slices of a scan. `where` is bound to the table's schema."""
+    opened = snapshot.opened
+    every = opened.listing.partitions()
+    kept = [p for p in every if _partition_may_match(p, snapshot, where)]
+    view = snapshot.view(opened.listing.files(kept))
+    if mode == "read_optimized":
+        slices = view.latest_base_slices(snapshot.bound)
+    else:
+        slices = view.latest_merged_slices(snapshot.bound)
+    slices = [s for s in slices if s.base is not None or s.logs]
+    slices.sort(key=lambda s: (s.group.partition, s.group.file_id))
+    keep = _statistics_mask(slices, snapshot, where, kept)
+    return ScanPlan(
+        table=snapshot.properties.name,
+        mode=mode,
+        as_of=snapshot.bound,
+        columns=tuple(output),
+        where=to_sql_text(where) if where is not None else None,
+        tasks=tuple(ScanTask(s) for s, k in zip(slices, keep, strict=True) if k),
+        partitions_total=len(every),
+        partitions_kept=len(kept),
+        slices_total=len(slices),
+        skipped_by_statistics=int(len(slices) - keep.sum()),
+        listing=opened.listing.source,
+        warnings=opened.warnings,
+    )
+
+
+def _partition_may_match(partition: str, snapshot: Snapshot, where: Expr | None) -> bool:
+    if where is None or not partition:
+        return True
+    values = partition_path_values(
+        partition, KeySpec.from_properties(snapshot.properties), snapshot.schema.arrow
+    )
+    ranges: dict[str, ColumnRange] = {
+        "_hoodie_partition_path": ColumnRange(partition, partition, 0, 1)
+    }
+    for name, value in (values or {}).items():
+        null = value is None
+        ranges[name] = ColumnRange(value, value, int(null), 1)
+    return can_match(where, ranges.get)
+
+
+def _statistics_mask(
+    slices: Sequence[FileSlice],
+    snapshot: Snapshot,
+    where: Expr | None,
+    partitions: Sequence[str],
+) -> np.ndarray:
+    """True for slices of which some file may hold a matching row, by the metadata table."""
+    everything = np.ones(len(slices), dtype=bool)
+    metadata = snapshot.opened.metadata
+    if where is None or metadata is None or not slices:
+        return everything
+    names = [n for n in sorted(columns(where)) if n in metadata.statistics_columns()]
+    if not names:
+        return everything
+    files, ranges = metadata.pruning_ranges(names, partitions, snapshot.schema.arrow)
+    may_match = keep_mask(where, ranges, len(files))
+    verdict: Mapping[tuple[str, str], bool] = dict(zip(files, may_match.tolist(), strict=True))
+    for i, slice_ in enumerate(slices):
+        members = [f.name for f in (slice_.base, *slice_.logs) if f is not None]
+        everything[i] = any(verdict.get((slice_.group.partition, m), True) for m in members)
+    return everything

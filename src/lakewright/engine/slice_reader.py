@@ -1,0 +1,170 @@
+"""Reading one file slice: the base file row group by row group, log winners laid over it.
+
+Memory is O(log + a batch), never O(base): the versions in the logs are reduced first; then, per row
+group, the key column alone decides which rows meet a log version, and the payload columns stream
+past in batches. A slice without logs streams its base file. Filters go below the merge only where
+they cannot change its outcome: any filter without logs, filters on the record key with logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.engine.base_reader import BaseReader, fill_constants
+from lakewright.engine.log_reader import LogReader
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.scan_plan import ScanTask
+from lakewright.engine.snapshot import Snapshot
+from lakewright.expr import Expr, columns, conjuncts_over, evaluate
+from lakewright.format.file_slices import BaseFile, FileSlice
+from lakewright.format.keys import KeySpec, partition_path_values, record_keys
+from lakewright.merge.fold import LogState, LogVersions
+from lakewright.merge.protocol import MergeContext, Phase, RecordMerger, RecordType
+from lakewright.merge.registry import MergerRegistry
+from lakewright.merge.required import required_columns
+from lakewright.storage.scratch import Scratch
+
+KEY = "_hoodie_record_key"
+KEY_COLUMNS = frozenset({KEY, "_hoodie_partition_path"})
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReader:
+    """Reads the slices of one scan."""
+
+    snapshot: Snapshot
+    output: tuple[str, ...]
+    where: Expr | None
+    options: ReadOptions
+    registry: MergerRegistry
+
+    def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
+        """The slice's rows that pass the filter, in the output columns."""
+        for batch in self._rows(task.slice_):
+            kept = batch if self.where is None else batch.filter(evaluate(self.where, batch))
+            if kept.num_rows:
+                yield kept.select(self.output)
+
+    def _rows(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
+        if slice_.logs:
+            return self._merged(slice_)
+        if slice_.base is None:
+            return iter(())
+        return self._plain(slice_.base)
+
+    def _requested(self) -> list[str]:
+        wanted = set(self.output) | (columns(self.where) if self.where is not None else set())
+        return [n for n in self.snapshot.schema.arrow.names if n in wanted]
+
+    def _schema_of(self, names: Sequence[str]) -> pa.Schema:
+        table = self.snapshot.schema.arrow
+        return pa.schema([table.field(n) for n in table.names if n in set(names)])
+
+    def _plain(self, base: BaseFile) -> Iterator[pa.RecordBatch]:
+        schema = self._schema_of(self._requested())
+        reader = self._open(base, schema, self.where)
+        for group in reader.row_groups():
+            yield from reader.batches(group, self.options.batch_rows)
+
+    def _open(self, base: BaseFile, schema: pa.Schema, below: Expr | None) -> BaseReader:
+        snapshot = self.snapshot
+        renames = None
+        if snapshot.internal_schemas is not None:
+            renames = snapshot.internal_schemas.renames(base.instant, at=snapshot.bound)
+        return BaseReader.open(
+            snapshot.storage,
+            base,
+            schema=schema,
+            below=below,
+            renames=renames,
+            constants=self._constants(base.partition),
+        )
+
+    def _constants(self, partition: str) -> dict[str, object]:
+        """Partition columns that are not stored in the files."""
+        if not self.snapshot.properties.drop_partition_columns:
+            return {}
+        spec = KeySpec.from_properties(self.snapshot.properties)
+        return dict(partition_path_values(partition, spec, self.snapshot.schema.arrow) or {})
+
+    def _merged(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
+        merger = self.registry.resolve(self.snapshot.merge, RecordType.ARROW)
+        stored = self._schema_of(
+            required_columns(
+                self.snapshot.merge, merger, self.snapshot.schema.arrow, self._requested(),
+                key_columns=self._key_fields(),
+            )
+        )
+        budget = self.options.merge_memory
+        with Scratch(budget, folder=self.options.scratch_folder) as scratch:
+            versions = LogVersions(self._context(stored), merger, hold=scratch.hold)
+            self._log_reader(stored, slice_).read_into(versions, slice_.logs)
+            state = versions.finish()
+            if slice_.base is not None:
+                yield from self._overlaid(slice_.base, stored, state)
+            yield from state.remaining(self.options.batch_rows)
+
+    def _overlaid(
+        self, base: BaseFile, stored: pa.Schema, state: LogState
+    ) -> Iterator[pa.RecordBatch]:
+        below = conjuncts_over(self.where, KEY_COLUMNS) if self.where is not None else None
+        reader = self._open(base, stored, below)
+        for group in reader.row_groups():
+            codes = state.locate(self._base_keys(reader, group))
+            start = 0
+            for batch in reader.batches(group, self.options.batch_rows):
+                stop = start + batch.num_rows
+                yield state.apply(self._with_key(batch), codes[start:stop])
+                start = stop
+
+    def _key_fields(self) -> tuple[str, ...]:
+        properties = self.snapshot.properties
+        return (KEY,) if properties.populate_meta_fields else properties.record_key_fields
+
+    def _base_keys(self, reader: BaseReader, group: int) -> pa.Array | pa.ChunkedArray:
+        if self.snapshot.properties.populate_meta_fields:
+            return reader.column(group, KEY)
+        batch = reader.columns(group, self._key_fields())
+        return record_keys(batch, KeySpec.from_properties(self.snapshot.properties))
+
+    def _with_key(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the record key where it is not stored but made from columns."""
+        if self.snapshot.properties.populate_meta_fields:
+            return batch
+        keys = record_keys(batch, KeySpec.from_properties(self.snapshot.properties))
+        return batch.append_column(KEY, keys)
+
+    def _context(self, stored: pa.Schema) -> MergeContext:
+        schema = stored if KEY in stored.names else stored.append(pa.field(KEY, pa.string()))
+        return MergeContext(
+            schema=schema,
+            key_column=KEY,
+            ordering_columns=tuple(self.snapshot.merge.ordering_fields),
+            phase=Phase.LOG,
+            properties=self.snapshot.properties.values,
+            defaults=self.snapshot.schema.defaults(),
+        )
+
+    def _log_reader(self, stored: pa.Schema, slice_: FileSlice) -> LogReader:
+        snapshot = self.snapshot
+        timeline = snapshot.timeline
+        filters = snapshot.properties.version.filters_blocks_by_timeline
+        constants = self._constants(slice_.group.partition)
+        return LogReader(
+            storage=snapshot.storage,
+            schema=stored,
+            ordering_columns=tuple(snapshot.merge.ordering_fields),
+            is_visible=timeline.contains_completed_or_archived if filters else None,
+            latest=snapshot.bound,
+            resident_bytes=self.options.merge_memory,
+            complete=lambda batch: self._with_key(fill_constants(batch, constants)),
+            renames=(
+                None
+                if snapshot.internal_schemas is None
+                else lambda t: snapshot.internal_schemas.renames(t, at=snapshot.bound)
+            ),
+        )

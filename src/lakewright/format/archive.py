@@ -1,0 +1,173 @@
+"""The archived timeline of version 6: log files of Avro records, one record per state file.
+
+Files `.commits_.archive.<N>_<token>` are read whole, newest first. A damaged block (a crash while
+appending) is skipped; an instant that a crashed run archived twice counts once. A file that cannot
+be read is ignored only if a merge of small files was about to write it. Times are read as columns
+without decoding the metadata around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.codec.avro.columns import decode_records
+from lakewright.codec.avro.datum import read_datum
+from lakewright.codec.avro.schema import Record, parse_schema
+from lakewright.errors import CorruptFileError, FormatError, NotFoundError
+from lakewright.format.instant import State
+from lakewright.format.log_block import BlockType, LogBlock, read_blocks
+from lakewright.format.log_content import avro_frames
+from lakewright.format.records.archived import ArchivedMetaEntry, MergeArchiveFilePlan
+from lakewright.format.records.model import MisfitError
+from lakewright.format.table_properties import TableProperties
+from lakewright.storage.base import Storage
+
+__all__ = ["ARCHIVE_TIMES_SCHEMA", "archive_times", "read_archive"]
+
+ARCHIVE_TIMES_SCHEMA: Final = pa.schema(
+    [
+        ("requested_time", pa.string()),
+        ("completion_time", pa.string()),
+        ("action", pa.string()),
+    ]
+)
+"""Columns of `archive_times`."""
+
+_FILE = re.compile(r"\.commits_\.archive\.([0-9]{1,18})(?:_.*)?")
+_MERGE_PLAN = "mergeArchivePlan"
+_TIMES = ("commitTime", "actionType", "actionState", "stateTransitionTime")
+
+
+def _archive_blocks(storage: Storage, properties: TableProperties) -> Iterator[LogBlock]:
+    """The sound blocks of all files, newest file first."""
+    folder = properties.history_folder
+    try:
+        listed = storage.list(folder)
+    except NotFoundError:
+        return
+    numbered = ((m, f) for f in listed if (m := _FILE.fullmatch(f.name)))
+    for _, file in sorted(numbered, key=lambda p: (int(p[0][1]), p[1].name), reverse=True):
+        try:
+            blocks = read_blocks(storage.read(file.path), path=file.path)
+        except FormatError:
+            if _is_merge_target(storage, folder, file.name):
+                continue
+            raise
+        for block in blocks:
+            if block.type is BlockType.AVRO_DATA:
+                yield block
+
+
+def _is_merge_target(storage: Storage, folder: str, name: str) -> bool:
+    path = f"{folder}/{_MERGE_PLAN}"
+    try:
+        plan = MergeArchiveFilePlan.read(storage.read(path), path=path)
+    except (NotFoundError, FormatError):
+        return False
+    return plan.merged_archive_file_name == name
+
+
+def _schema(block: LogBlock) -> Record:
+    schema = parse_schema(block.schema)
+    if not isinstance(schema, Record):
+        raise _corrupt("a schema that is no record", block)
+    return schema
+
+
+def _corrupt(what: str, block: LogBlock) -> CorruptFileError:
+    return CorruptFileError(
+        f"An archive file holds {what}.",
+        hint="Restore the file from another copy of the table.",
+        context={"path": block.path, "offset": block.offset},
+    )
+
+
+def archive_times(
+    storage: Storage,
+    properties: TableProperties,
+    *,
+    begin: str | None = None,
+    end: str | None = None,
+) -> pa.Table:
+    """Completed archived instants requested in the closed range, by requested time and action."""
+    parts = [_block_times(block) for block in _archive_blocks(storage, properties)]
+    if not parts:
+        return ARCHIVE_TIMES_SCHEMA.empty_table()
+    table = pa.concat_tables(parts)
+    times = table.column("requested_time")
+    keep = pc.is_valid(times)
+    if begin is not None:
+        keep = pc.and_(keep, pc.greater_equal(times, begin))
+    if end is not None:
+        keep = pc.and_(keep, pc.less_equal(times, end))
+    by = ["requested_time", "action"]
+    once = table.filter(keep).group_by(by, use_threads=False).aggregate(
+        [("completion_time", "first")]
+    )
+    named = once.select([*by, "completion_time_first"]).rename_columns([*by, "completion_time"])
+    return named.sort_by([(name, "ascending") for name in by]).select(ARCHIVE_TIMES_SCHEMA.names)
+
+
+def _block_times(block: LogBlock) -> pa.Table:
+    starts, ends = avro_frames(block)
+    schema = _schema(block)
+    # Very old files have no state or transition time; every record there is a completed one.
+    wanted = [name for name in _TIMES if any(f.name == name for f in schema.fields)]
+    batch = decode_records(block.content, starts, ends, schema, columns=wanted, path=block.path)
+
+    def column(name: str) -> Any:
+        if name in wanted:
+            return pc.cast(batch.column(name), pa.string())
+        return pa.nulls(batch.num_rows, pa.string())
+
+    times = column("commitTime")
+    table = pa.table(
+        [times, pc.coalesce(column("stateTransitionTime"), times), column("actionType")],
+        schema=ARCHIVE_TIMES_SCHEMA,
+    )
+    states = column("actionState")
+    return table.filter(pc.equal(pc.coalesce(states, State.COMPLETED.name), State.COMPLETED.name))
+
+
+def read_archive(
+    storage: Storage,
+    properties: TableProperties,
+    *,
+    begin: str | None = None,
+    end: str | None = None,
+) -> list[ArchivedMetaEntry]:
+    """Archived state files requested in the closed range, by time, action and state."""
+    found: dict[tuple[str, str, State], ArchivedMetaEntry] = {}
+    for block in _archive_blocks(storage, properties):
+        for entry in _block_entries(block):  # one record per archived state file
+            time = entry.commit_time
+            if time is None or (begin is not None and time < begin) or (end and time > end):
+                continue
+            key = (time, entry.action_type or "", _state(entry, block))
+            found.setdefault(key, entry)
+    return [found[key] for key in sorted(found)]
+
+
+def _state(entry: ArchivedMetaEntry, block: LogBlock) -> State:
+    try:
+        return State[entry.action_state or State.COMPLETED.name]
+    except KeyError:
+        raise _corrupt(f"a state {entry.action_state!r} that is none", block) from None
+
+
+def _block_entries(block: LogBlock) -> Iterator[ArchivedMetaEntry]:
+    starts, ends = avro_frames(block)
+    schema = _schema(block)
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        value, stopped = read_datum(block.content[:end], schema, start)
+        if stopped != end:
+            raise _corrupt("a record that does not fill its frame", block)
+        try:
+            yield ArchivedMetaEntry.from_avro(value)
+        except MisfitError as error:
+            raise _corrupt(f"an entry with {error}", block) from error

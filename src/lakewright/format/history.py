@@ -1,0 +1,274 @@
+"""The archived timeline of versions 8 and 9: Parquet files, one row per instant, with manifests.
+
+A snapshot of the history is what one manifest lists; other files in the folder are left-overs.
+`_version_` names the manifest; while a writer replaces it, the highest manifest counts. Files that
+a compaction of the history removes under a reader make it start again from the newest manifest.
+Rows come as columns: `requested_time`, `completion_time`, `action`, `metadata`, `plan` (the last two
+are whole instant files), sorted by requested time, and of an instant that occurs twice the first
+occurrence. Only the asked columns are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakewright.codec.parquet import open_parquet
+from lakewright.errors import CorruptFileError, NotFoundError
+from lakewright.format.records.definitions import schema_json
+from lakewright.format.records.json_text import format_json, parse_json
+from lakewright.format.table_properties import TableProperties
+from lakewright.storage.base import Storage
+
+__all__ = [
+    "HISTORY_SCHEMA",
+    "HistoryFile",
+    "encode_history_file",
+    "format_manifest",
+    "history_files",
+    "read_history",
+]
+
+HISTORY_SCHEMA: Final = pa.schema(
+    [
+        ("requested_time", pa.string()),
+        ("completion_time", pa.string()),
+        ("action", pa.string()),
+        ("metadata", pa.binary()),
+        ("plan", pa.binary()),
+    ]
+)
+"""Columns of the history."""
+
+TRIES: Final = 3
+"""How often a reader starts again because files went away under it."""
+WHOLE_FILE_BYTES_MAX: Final = 1 << 20
+"""Files up to this size are read with one request."""
+THREADED_ROWS_MIN: Final = 1 << 16
+"""Below this, starting threads costs more than they save."""
+
+_STORED: Final = {
+    "requested_time": "instantTime",
+    "completion_time": "completionTime",
+    "action": "action",
+    "metadata": "metadata",
+    "plan": "plan",
+}
+_VERSION_FILE = "_version_"
+_MANIFEST = re.compile(r"manifest_([0-9]{1,18})")
+_DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9])\.parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """One data file of the history; its name says the range of its requested times."""
+
+    name: str
+    size: int
+    first: str
+    last: str
+    level: int
+
+    @classmethod
+    def of(cls, name: str, size: int, *, path: str = "") -> HistoryFile:
+        """What a name says; `CorruptFileError` if it is no name of a data file."""
+        match = _DATA_FILE.fullmatch(name)
+        if match is None:
+            raise _corrupt(f"names a data file {name!r} that is none", path)
+        first, last, level = match.groups()
+        return cls(name, size, first, last, int(level))
+
+    def overlaps(self, begin: str | None, end: str | None) -> bool:
+        """Whether instants in the closed range may be inside."""
+        return (begin is None or self.last >= begin) and (end is None or self.first <= end)
+
+
+# ---- manifests ---------------------------------------------------------------------------------
+
+
+def history_files(storage: Storage, properties: TableProperties) -> tuple[HistoryFile, ...]:
+    """The data files of the newest snapshot, in manifest order; none if nothing was archived."""
+    folder = properties.history_folder
+    version = _current_version(storage, folder)
+    if version is not None:
+        try:
+            return _read_manifest(storage, f"{folder}/manifest_{version}")
+        except NotFoundError:
+            # Replaced and cleaned since `_version_` was read, or `_version_` is a left-over.
+            pass
+    for number in _manifest_numbers(storage, folder):
+        try:
+            return _read_manifest(storage, f"{folder}/manifest_{number}")
+        except NotFoundError:
+            continue
+    return ()
+
+
+def _current_version(storage: Storage, folder: str) -> int | None:
+    try:
+        text = storage.read(f"{folder}/{_VERSION_FILE}").strip()
+    except NotFoundError:
+        return None
+    return int(text) if text.isdigit() and len(text) < 19 else None
+
+
+def _manifest_numbers(storage: Storage, folder: str) -> list[int]:
+    try:
+        listed = storage.list(folder)
+    except NotFoundError:
+        return []
+    matches = (_MANIFEST.fullmatch(file.name) for file in listed)
+    return sorted((int(m[1]) for m in matches if m), reverse=True)
+
+
+def _read_manifest(storage: Storage, path: str) -> tuple[HistoryFile, ...]:
+    data = storage.read(path)
+    entries = parse_json(data, path=path).get("files", []) if data else []
+    if not isinstance(entries, list):
+        raise _corrupt("has no list of files", path)
+    return tuple(_entry(entry, path) for entry in entries)
+
+
+def _entry(entry: Any, path: str) -> HistoryFile:
+    name = entry.get("fileName") if isinstance(entry, Mapping) else None
+    size = entry.get("fileLen", 0) if isinstance(entry, Mapping) else None
+    if not isinstance(name, str) or not isinstance(size, int):
+        raise _corrupt("has an entry without file name or length", path)
+    return HistoryFile.of(name, size, path=path)
+
+
+def format_manifest(files: Sequence[HistoryFile]) -> bytes:
+    """The text of a manifest."""
+    return format_json({"files": [{"fileName": f.name, "fileLen": f.size} for f in files]})
+
+
+def _corrupt(what: str, path: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"A manifest of the archived timeline {what}.",
+        hint="Restore the folder of the archived timeline from another copy of the table.",
+        context={"path": path},
+    )
+
+
+# ---- data files --------------------------------------------------------------------------------
+
+
+def read_history(
+    storage: Storage,
+    properties: TableProperties,
+    *,
+    columns: Sequence[str] = ("requested_time", "completion_time", "action"),
+    begin: str | None = None,
+    end: str | None = None,
+) -> pa.Table:
+    """Archived instants requested in the closed range, with the asked columns of the history."""
+    schema = pa.schema([HISTORY_SCHEMA.field(name) for name in columns])
+    read = ["requested_time", *(c for c in columns if c != "requested_time")]
+    for attempt in range(1, TRIES + 1):
+        files = [f for f in history_files(storage, properties) if f.overlaps(begin, end)]
+        try:
+            tables = [_read_file(storage, properties.history_folder, f, read) for f in files]
+            break
+        except NotFoundError as error:
+            if attempt == TRIES:
+                raise CorruptFileError(
+                    "A file of the archived timeline is missing.",
+                    hint="The newest manifest lists it; restore it from another copy of the table.",
+                    context=error.context,
+                ) from error
+    if not tables:
+        return schema.empty_table()
+    found = _in_range(_ordered(pa.concat_tables(tables)), begin, end)
+    return found.select(list(columns))
+
+
+def _read_file(storage: Storage, folder: str, file: HistoryFile, columns: list[str]) -> pa.Table:
+    path = f"{folder}/{file.name}"
+    small = 0 < file.size <= WHOLE_FILE_BYTES_MAX
+    source = storage.read(path) if small else storage.open_input(path)
+    parquet = open_parquet(source, path=path, pre_buffer=not small)
+    stored = [_STORED[name] for name in columns]
+    missing = set(stored).difference(parquet.schema_arrow.names)
+    if missing:
+        raise _unreadable(f"has no column {', '.join(sorted(missing))}", path)
+    try:
+        table = parquet.read(
+            columns=stored, use_threads=parquet.metadata.num_rows >= THREADED_ROWS_MIN
+        )
+        times = table.column("instantTime")
+        if times.null_count:
+            raise _unreadable("has a row without instant time", path)
+        arrays = [
+            pc.coalesce(table.column(n), times)
+            if n == "completionTime" and table.column(n).null_count
+            else table.column(n)
+            for n in stored
+        ]
+        target = pa.schema([HISTORY_SCHEMA.field(name) for name in columns])
+        return pa.table(arrays, names=columns).cast(target)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(f"cannot be read: {error}", path) from error
+
+
+def _unreadable(what: str, path: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"A file of the archived timeline {what}.",
+        hint="Restore it from another copy of the table.",
+        context={"path": path},
+    )
+
+
+def _ordered(table: pa.Table) -> pa.Table:
+    """Rows by requested time; of equal times the first one. Free if the files are in order."""
+    times = table.column("requested_time")
+    if len(times) < 2 or pc.all(pc.less(times[:-1], times[1:])).as_py():
+        return table
+    order = pc.sort_indices(
+        pa.table({"time": times, "row": pa.array(range(len(times)), pa.int64())}),
+        sort_keys=[("time", "ascending"), ("row", "ascending")],
+    )
+    table = table.take(order)
+    times = table.column("requested_time")
+    is_new = pa.chunked_array([[True], *pc.not_equal(times[1:], times[:-1]).chunks])
+    return table.filter(is_new)
+
+
+def _in_range(table: pa.Table, begin: str | None, end: str | None) -> pa.Table:
+    times = table.column("requested_time")
+    if begin is not None:
+        table = table.filter(pc.greater_equal(times, begin))
+        times = table.column("requested_time")
+    return table if end is None else table.filter(pc.less_equal(times, end))
+
+
+def encode_history_file(rows: pa.Table) -> bytes:
+    """A data file as Hudi writes it, from rows of `HISTORY_SCHEMA` sorted by requested time."""
+    stored = pa.schema(
+        [
+            *(pa.field(_STORED[f.name], f.type) for f in HISTORY_SCHEMA),
+            pa.field("version", pa.int32(), nullable=False),
+        ],
+        metadata={
+            "parquet.avro.schema": schema_json("HoodieLSMTimelineInstant"),
+            "writer.model.name": "avro",
+        },
+    )
+    versions = pa.array([1] * rows.num_rows, pa.int32())
+    table = pa.table([*rows.select(HISTORY_SCHEMA.names).columns, versions], schema=stored)
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="gzip",
+        row_group_size=max(1, rows.num_rows),
+        store_schema=False,
+        version="1.0",
+        data_page_version="1.0",
+    )
+    return bytes(sink.getvalue())

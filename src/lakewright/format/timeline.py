@@ -1,0 +1,309 @@
+"""The active timeline: what happened to a table, from one listing.
+
+`load_timeline` lists the timeline folder once and keeps of each instant its highest state; it reads
+no file. A `Timeline` is an immutable value and all its questions are pure. Filtered timelines
+remember the whole they came from, so questions about the table (where the timeline starts, what is
+archived, what is savepointed) have one answer on all of them. The functions at the end look into
+instant files and say so by taking a storage.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from functools import cached_property
+
+from lakewright.errors import CorruptFileError, NotFoundError
+from lakewright.format.instant import (
+    COMMIT_ACTIONS,
+    WRITE_ACTIONS,
+    Instant,
+    State,
+    parse_instant_name,
+)
+from lakewright.format.instant_times import format_time
+from lakewright.format.records.cleaning import CleanMetadata
+from lakewright.format.records.instants import (
+    load_record,
+    load_requested_replace,
+    read_instant,
+)
+from lakewright.format.table_properties import TableProperties
+from lakewright.storage.base import ObjectInfo, Storage
+
+__all__ = [
+    "Timeline",
+    "earliest_commit_to_retain",
+    "instant_files",
+    "is_pending_clustering",
+    "load_timeline",
+    "read_instant",
+]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Instants in the order of their requested times, each in its highest state."""
+
+    instants: tuple[Instant, ...]
+    duplicates: tuple[Instant, ...] = ()
+    """Completed files beyond the newest one of the same instant: two writers completed it."""
+    whole: Timeline | None = field(default=None, repr=False, compare=False)
+    """The unfiltered timeline, on a filtered one."""
+
+    @classmethod
+    def of(cls, files: Iterable[Instant]) -> Timeline:
+        """The timeline of state files in any order."""
+        best: dict[tuple[str, str], Instant] = {}
+        duplicates: list[Instant] = []
+        for instant in files:
+            key = (instant.requested_time, instant.completed_action)
+            other = best.get(key)
+            if other is None:
+                best[key] = instant
+                continue
+            low, high = sorted((other, instant), key=_rank)
+            best[key] = high
+            if low.completed:
+                duplicates.append(low)
+        return cls(tuple(best[key] for key in sorted(best)), tuple(duplicates))
+
+    def __len__(self) -> int:
+        return len(self.instants)
+
+    def __iter__(self) -> Iterator[Instant]:
+        return iter(self.instants)
+
+    # ---- parts of it ---------------------------------------------------------------------------
+
+    @property
+    def _root(self) -> Timeline:
+        return self.whole if self.whole is not None else self
+
+    def filter(self, keep: Callable[[Instant], bool]) -> Timeline:
+        """The instants for which `keep` holds."""
+        return Timeline(tuple(filter(keep, self.instants)), whole=self._root)
+
+    def filter_actions(self, *actions: str) -> Timeline:
+        """Instants whose file says one of these actions."""
+        wanted = frozenset(actions)
+        return self.filter(lambda i: i.action in wanted)
+
+    def completed(self) -> Timeline:
+        """Committed instants."""
+        return self.filter(lambda i: i.state is State.COMPLETED)
+
+    def pending(self) -> Timeline:
+        """Requested and inflight instants."""
+        return self.filter(lambda i: i.state is not State.COMPLETED)
+
+    def commits(self) -> Timeline:
+        """Commits, deltacommits, replacecommits and pending clusterings."""
+        return self.filter(lambda i: i.action in COMMIT_ACTIONS)
+
+    def writes(self) -> Timeline:
+        """Commits and pending compactions of both kinds: all that writes data files."""
+        return self.filter(lambda i: i.action in WRITE_ACTIONS)
+
+    def visible(self) -> Timeline:
+        """Completed writes and pending compactions, whose instants version 6 puts on new logs."""
+        return self.filter(
+            lambda i: i.action == "compaction" or (i.completed and i.action in WRITE_ACTIONS)
+        )
+
+    def pending_compactions(self) -> Timeline:
+        """Compactions that are not completed."""
+        return self.filter_actions("compaction")
+
+    def pending_log_compactions(self) -> Timeline:
+        """Log compactions that are not completed."""
+        return self.filter_actions("logcompaction")
+
+    def savepoints(self) -> Timeline:
+        """Completed savepoints; each has the time of the commit it keeps."""
+        return self.filter(lambda i: i.completed and i.action == "savepoint")
+
+    def up_to(self, requested_time: str) -> Timeline:
+        """Instants requested at or before a time."""
+        end = bisect_right(self._times, requested_time)
+        return Timeline(self.instants[:end], whole=self._root)
+
+    def after(self, requested_time: str) -> Timeline:
+        """Instants requested after a time."""
+        start = bisect_right(self._times, requested_time)
+        return Timeline(self.instants[start:], whole=self._root)
+
+    def completed_in(self, begin: str | None, end: str | None) -> Timeline:
+        """Instants completed after `begin` and at or before `end`; None is open."""
+        return self.filter(
+            lambda i: (
+                i.completion_time is not None
+                and (begin is None or i.completion_time > begin)
+                and (end is None or i.completion_time <= end)
+            )
+        )
+
+    @cached_property
+    def _times(self) -> list[str]:
+        return [i.requested_time for i in self.instants]
+
+    # ---- single instants -----------------------------------------------------------------------
+
+    def first(self) -> Instant | None:
+        """The instant requested first."""
+        return self.instants[0] if self.instants else None
+
+    def last(self) -> Instant | None:
+        """The instant requested last."""
+        return self.instants[-1] if self.instants else None
+
+    def get(self, requested_time: str, action: str | None = None) -> Instant | None:
+        """The instant of a time; without an action the write of that time before any other."""
+        found = self._by_time.get(requested_time, ())
+        if action is not None:
+            found = tuple(i for i in found if action in (i.action, i.completed_action))
+        return next(iter(found), None)
+
+    @cached_property
+    def _by_time(self) -> dict[str, tuple[Instant, ...]]:
+        found: dict[str, tuple[Instant, ...]] = {}
+        for instant in self.instants:
+            known = found.get(instant.requested_time, ())
+            write = instant.action in WRITE_ACTIONS
+            found[instant.requested_time] = (instant, *known) if write else (*known, instant)
+        return found
+
+    def last_completed_commit(self) -> Instant | None:
+        """The committed write requested last."""
+        return self.commits().completed().last()
+
+    def last_clean(self) -> Instant | None:
+        """The completed clean requested last."""
+        return self.filter_actions("clean").completed().last()
+
+    def in_completion_order(self) -> tuple[Instant, ...]:
+        """Instants as they took effect; pending ones last."""
+        return tuple(
+            sorted(
+                self.instants,
+                key=lambda i: (i.completion_time is None, i.completion_time or i.requested_time),
+            )
+        )
+
+    # ---- the table as a whole ------------------------------------------------------------------
+
+    @cached_property
+    def savepointed_times(self) -> frozenset[str]:
+        """Requested times of the commits that savepoints keep."""
+        if self.whole is not None:
+            return self.whole.savepointed_times
+        return frozenset(i.requested_time for i in self.savepoints())
+
+    @cached_property
+    def starts_at(self) -> str | None:
+        """First write that is not savepointed: what is older was archived, hence committed."""
+        if self.whole is not None:
+            return self.whole.starts_at
+        kept = self.savepointed_times
+        times = (i.requested_time for i in self.instants if i.action in WRITE_ACTIONS)
+        return next((t for t in times if t not in kept), None)
+
+    @cached_property
+    def completion_times(self) -> Mapping[str, str]:
+        """Completion time of every completed write, by requested time."""
+        if self.whole is not None:
+            return self.whole.completion_times
+        return {
+            i.requested_time: i.completion_time or i.requested_time
+            for i in self.instants
+            if i.completed and i.action in WRITE_ACTIONS
+        }
+
+    def is_archived(self, requested_time: str) -> bool:
+        """Whether a time lies before the start of the timeline."""
+        start = self.starts_at
+        return start is not None and requested_time < start
+
+    def contains_completed_or_archived(self, requested_time: str) -> bool:
+        """Whether what was written at a time is committed: completed here, or archived."""
+        return requested_time in self.completion_times or self.is_archived(requested_time)
+
+    def completion_time_of(self, requested_time: str) -> str | None:
+        """Completion time of the write of a time; None if it is pending or not on the timeline."""
+        return self.completion_times.get(requested_time)
+
+
+def _rank(instant: Instant) -> tuple[State, str]:
+    return instant.state, instant.completion_time or ""
+
+
+# ---- listing -----------------------------------------------------------------------------------
+
+
+def load_timeline(storage: Storage, properties: TableProperties) -> Timeline:
+    """The active timeline, from one listing of its folder."""
+    return Timeline.of(instant_files(storage, properties))
+
+
+def instant_files(storage: Storage, properties: TableProperties) -> list[Instant]:
+    """Every state file of the active timeline, in the order of the listing."""
+    folder = properties.timeline_folder
+    try:
+        listed = storage.list(folder)
+    except NotFoundError as error:
+        raise CorruptFileError(
+            f"The timeline folder {folder} is missing.",
+            hint="Without it nothing says which files are committed; restore the folder from "
+            "another copy of the table.",
+            context={"table": storage.uri, "path": folder},
+        ) from error
+    layout = properties.version.layout_version
+    zone = properties.timeline_zone
+    instants = (_instant(file, layout, zone) for file in listed if not file.is_dir)
+    return [instant for instant in instants if instant is not None]
+
+
+def _instant(file: ObjectInfo, layout: int, zone: tzinfo) -> Instant | None:
+    name = file.name
+    parsed = parse_instant_name(name, layout)
+    if parsed is None:
+        return None
+    requested_time, action, state, completion_time = parsed
+    timed_by_file = state is State.COMPLETED and completion_time is None
+    if timed_by_file:
+        completion_time = format_time(file.modified_ms, zone=zone)
+    return Instant(
+        requested_time, action, state, completion_time, name, timed_by_file and layout == 2
+    )
+
+
+# ---- questions that need an instant's file -----------------------------------------------------
+
+
+def is_pending_clustering(storage: Storage, properties: TableProperties, instant: Instant) -> bool:
+    """Whether a pending instant is a clustering, not an overwrite; reads its request if needed."""
+    if instant.completed or instant.completed_action != "replacecommit":
+        return False
+    if instant.action == "clustering":
+        return True
+    try:
+        request = load_requested_replace(storage, properties, instant)
+    except NotFoundError:
+        return False
+    return request.clustering_plan is not None
+
+
+def earliest_commit_to_retain(
+    storage: Storage, properties: TableProperties, timeline: Timeline
+) -> str | None:
+    """Requested time before which the last clean may have deleted files; None if it says nothing.
+
+    Cleans by file versions retain no earliest commit; an empty file is a clean that crashed.
+    """
+    for clean in reversed(timeline.filter_actions("clean").completed().instants):
+        metadata = load_record(storage, properties, clean)
+        if isinstance(metadata, CleanMetadata):
+            return metadata.earliest_commit_to_retain or None
+    return None

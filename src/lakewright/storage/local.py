@@ -1,0 +1,289 @@
+"""A local folder as `Storage`.
+
+Guarantees: an object appears under its name whole and durable (temporary file in the same folder,
+`fsync`, then a hard link that fails if the name is taken, or a rename that replaces); readers see
+the old or the new version, never a mixture. Exactly one creator wins, also between processes.
+Hadoop's checksum side file `.<name>.crc` is removed before `<name>` changes, so that a JVM never
+checks new bytes against an old sum. Symbolic links are followed; paths cannot leave the root by
+`..`. Listings hide only this module's own temporary files, which a crash may leave behind.
+
+`replace_if_match` compares and swaps under a `flock` on the folder: safe among lakewright processes
+of one machine, not against programs that do not take that lock; `guarantees.atomic_replace` is
+False for this reason. File systems without hard links are refused instead of losing exclusiveness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat as stat_bits
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from lakewright.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    OutcomeUnknownError,
+    PreconditionFailedError,
+)
+from lakewright.runtime.random import Random, SystemRandom
+from lakewright.storage.base import Bytes, Guarantees, ObjectInfo
+from lakewright.storage.local_errors import local_error
+from lakewright.storage.local_files import (
+    TEMPORARY_PREFIX,
+    file_info,
+    folder_lock,
+    link_new,
+    list_folder,
+    make_newer,
+    read_at,
+    remove_checksum,
+    remove_tree,
+    sync_file,
+    sync_folder,
+    write_new,
+)
+from lakewright.storage.paths import checked, checked_object, checked_range
+
+_GUARANTEES = Guarantees(real_directories=True, atomic_replace=False, modified_times_settable=True)
+
+
+class LocalStorage:
+    """Storage in a folder of this machine; the folder itself is made by the first create."""
+
+    def __init__(self, root: str | os.PathLike[str], *, random: Random | None = None) -> None:
+        self._root = os.path.abspath(os.fspath(root))  # noqa: PTH100 - keeps symbolic links
+        self._random = random or SystemRandom()
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({self._root!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root as an absolute path."""
+        return self._root
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """Real directories and settable times; see the module for replacing."""
+        return _GUARANTEES
+
+    def child(self, path: str) -> LocalStorage:
+        """The same storage rooted at `path` below this root."""
+        return LocalStorage(self._at(path), random=self._random)
+
+    def read(self, path: str) -> bytes:
+        """The whole object. Raises `NotFoundError`."""
+        checked_object(path)
+        try:
+            return read_at(self._at(path), 0, None)
+        except OSError as error:
+            raise local_error(error, "read", path, self._root) from error
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`, fewer (or none) only at the end of the object."""
+        checked_object(path)
+        checked_range(path, offset, length)
+        try:
+            return read_at(self._at(path), offset, length)
+        except OSError as error:
+            raise local_error(error, "read", path, self._root) from error
+
+    def open_input(self, path: str) -> Any:
+        """A random-access `pyarrow.OSFile`; not mapped, so that a truncation cannot kill us."""
+        file_path = self._at(checked_object(path))
+        try:
+            if stat_bits.S_ISDIR(os.stat(file_path).st_mode):  # noqa: PTH116
+                raise IsADirectoryError(errno.EISDIR, "Is a directory")
+            return pa.OSFile(file_path, mode="r")
+        except OSError as error:
+            raise local_error(error, "open", path, self._root) from error
+
+    def create_if_absent(self, path: str, data: Bytes, *, token: str | None = None) -> ObjectInfo:  # noqa: ARG002
+        """Publish a new object atomically; `AlreadyExistsError` if the name is taken.
+
+        Outcomes are always known here, so `token` is not needed.
+        """
+        return self._create(path, lambda temporary: write_new(temporary, data))
+
+    def create_from(self, path: str, write: Callable[[Any], None]) -> ObjectInfo:
+        """Publish a new large object atomically from what `write(sink)` writes."""
+
+        def fill(temporary: str) -> None:
+            with pa.OSFile(temporary, mode="w") as sink:
+                write(sink)
+            sync_file(temporary)
+
+        return self._create(path, fill)
+
+    def replace(self, path: str, data: Bytes) -> ObjectInfo:
+        """Publish an object atomically, whatever was there."""
+        return self._replace(path, data, None)
+
+    def replace_if_match(self, path: str, data: Bytes, etag: str) -> ObjectInfo:
+        """Publish over exactly the version `etag`; `PreconditionFailedError` otherwise."""
+        return self._replace(path, data, etag)
+
+    def list(self, path: str = "") -> list[ObjectInfo]:
+        """Direct children, sorted by path. Raises `NotFoundError`."""
+        try:
+            return list_folder(self._at(path), path)
+        except OSError as error:
+            raise local_error(error, "list", path, self._root) from error
+
+    def walk(self, path: str = "") -> Iterator[ObjectInfo]:
+        """All objects below `path`, directories not included; none if the folder is missing."""
+        return self._walk(checked(path), frozenset())
+
+    def stat(self, path: str) -> ObjectInfo:
+        """Size, time and version of one object. Raises `NotFoundError`."""
+        try:
+            return file_info(path, os.stat(self._at(path)))  # noqa: PTH116
+        except OSError as error:
+            raise local_error(error, "stat", path, self._root) from error
+
+    def exists(self, path: str) -> bool:
+        """Whether an object or directory is there."""
+        try:
+            self.stat(path)
+        except NotFoundError:
+            return False
+        return True
+
+    def make_dir(self, path: str) -> None:
+        """Make a directory and its parents; nothing if it is there."""
+        try:
+            Path(self._at(path)).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise local_error(error, "make directory", path, self._root) from error
+
+    def delete(self, path: str) -> bool:
+        """Delete one object, never a directory; whether it was there."""
+        file_path = self._at(checked_object(path))
+        try:
+            remove_checksum(file_path)
+            Path(file_path).unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if Path(file_path).is_dir():
+                return False
+            raise local_error(error, "delete", path, self._root) from error
+        return True
+
+    def delete_tree(self, path: str) -> int:
+        """Delete everything below `path` and the folder itself (the root stays); how many went."""
+        try:
+            return remove_tree(self._at(path), keep_top=not path)
+        except OSError as error:
+            raise local_error(error, "delete", path, self._root) from error
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """Set the modification time."""
+        stamp_ns = modified_ms * 1_000_000
+        try:
+            os.utime(self._at(path), ns=(stamp_ns, stamp_ns))
+        except OSError as error:
+            raise local_error(error, "set time", path, self._root) from error
+
+    def _at(self, path: str) -> str:
+        return f"{self._root}/{checked(path)}" if path else self._root
+
+    def _temporary_beside(self, file_path: str) -> tuple[str, str]:
+        folder = file_path.rpartition("/")[0]
+        return folder, f"{folder}/{TEMPORARY_PREFIX}{self._random.token_hex(8)}"
+
+    def _create(self, path: str, fill: Callable[[str], None]) -> ObjectInfo:
+        """Fill a temporary file, then link it to its name, which fails if the name is taken."""
+        file_path = self._at(checked_object(path))
+        folder, temporary = self._temporary_beside(file_path)
+        try:
+            if os.path.lexists(file_path):
+                self._taken(path)
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            fill(temporary)
+            remove_checksum(file_path)
+            if not link_new(temporary, file_path):
+                self._taken(path)
+        except OSError as error:
+            raise local_error(error, "create", path, self._root) from error
+        finally:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        return self._published(path, file_path, folder)
+
+    def _replace(self, path: str, data: Bytes, etag: str | None) -> ObjectInfo:
+        file_path = self._at(checked_object(path))
+        folder, temporary = self._temporary_beside(file_path)
+        try:
+            if etag is None:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            elif self._etag(file_path) != etag:
+                self._mismatch(path, etag)
+            write_new(temporary, data)
+            with folder_lock(folder, required=etag is not None):
+                if etag is not None and self._etag(file_path) != etag:
+                    self._mismatch(path, etag)
+                make_newer(temporary, file_path)
+                remove_checksum(file_path)
+                Path(temporary).replace(file_path)
+        except OSError as error:
+            raise local_error(error, "replace", path, self._root) from error
+        finally:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+        return self._published(path, file_path, folder)
+
+    def _published(self, path: str, file_path: str, folder: str) -> ObjectInfo:
+        try:
+            info = file_info(path, os.stat(file_path))  # noqa: PTH116
+            sync_folder(folder)
+        except OSError as error:
+            raise OutcomeUnknownError(
+                f"{path!r} was published, but the folder could not be made durable: {error}.",
+                hint="Check the disk, then look whether the object is there before going on.",
+                context={"path": path, "root": self._root},
+            ) from error
+        return info
+
+    def _etag(self, file_path: str) -> str | None:
+        try:
+            return file_info("", os.stat(file_path)).etag  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _taken(self, path: str) -> NoReturn:
+        raise AlreadyExistsError(
+            f"{path!r} already exists.",
+            hint="Another writer created it first; reload and decide again.",
+            context={"path": path, "root": self._root},
+        )
+
+    def _mismatch(self, path: str, etag: str) -> NoReturn:
+        raise PreconditionFailedError(
+            f"{path!r} is not the version {etag!r} any more.",
+            hint="Another writer changed it; read it again and decide again.",
+            context={"path": path, "root": self._root},
+        )
+
+    def _walk(self, path: str, above: frozenset[tuple[int, int]]) -> Iterator[ObjectInfo]:
+        """Depth first; `above` holds the folders entered so far, so that link loops end."""
+        try:
+            here = os.stat(self._at(path))  # noqa: PTH116
+            if (here.st_dev, here.st_ino) in above:
+                return
+            children = list_folder(self._at(path), path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise local_error(error, "list", path, self._root) from error
+        entered = above | {(here.st_dev, here.st_ino)}
+        for child in children:
+            if child.is_dir:
+                yield from self._walk(child.path, entered)
+            else:
+                yield child
