@@ -41,7 +41,7 @@ SESSION = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2500m",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": os.environ["JOPTS"],
 }
 
 ORDERED = ("hoodie.datasource.query.type", "as.of.instant")

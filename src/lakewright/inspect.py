@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakewright.codec.hfile import HFile
+from lakewright.codec.parquet import ParquetFooter
 from lakewright.engine.log_rows import stored_rows
 from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.errors import InstantNotFoundError
@@ -22,7 +23,7 @@ from lakewright.format.archived_timeline import archived_times
 from lakewright.format.file_slices import FileSlice
 from lakewright.format.instant import Instant
 from lakewright.format.log_block import BlockType, LogBlock, read_blocks
-from lakewright.format.log_content import record_count
+from lakewright.format.log_content import delete_rows, parquet_content, record_counts
 from lakewright.format.properties import load_properties
 from lakewright.format.records import load_commit_metadata, load_plan, load_record
 from lakewright.format.timeline import load_timeline
@@ -302,6 +303,16 @@ def _block_row(block: LogBlock) -> dict[str, object]:
         "length": block.length,
         "type": block.type.name,
         "instant": block.instant,
-        "records": None if block.type is BlockType.CORRUPT else record_count(block),
+        "records": _record_count(block),
         "headers": [(k.name, v) for k, v in block.headers.items()],
     }
+
+
+def _record_count(block: LogBlock) -> int | None:
+    if block.type in (BlockType.AVRO_DATA, BlockType.CDC_DATA):
+        return int(record_counts([block])[0])
+    if block.type is BlockType.PARQUET_DATA:
+        return int(ParquetFooter.read(parquet_content(block), block.path).num_rows)
+    if block.type is BlockType.HFILE_DATA:
+        return HFile(block.content, path=block.path).entry_count
+    return len(delete_rows(block)) if block.type is BlockType.DELETE else None

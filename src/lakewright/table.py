@@ -20,11 +20,12 @@ from lakewright.format.properties import TableProperties, load_properties
 from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.inspect import Inspector
 from lakewright.merge.protocol import RecordMerger
-from lakewright.merge.registry import MergerRegistry, default_registry
+from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.storage.base import Storage
-from lakewright.storage.resolve import StorageOptions, open_storage
+from lakewright.storage.options import StorageOptions
+from lakewright.storage.resolve import open_storage
 
 
 class Table:
@@ -41,7 +42,7 @@ class Table:
     ) -> None:
         self._storage = storage
         self._options = options or ReadOptions()
-        self._registry = registry or default_registry()
+        self._registry = registry or MergerRegistry()
         self._clock = clock or SystemClock()
         self._on_event = on_event or ignore_events
 
@@ -63,7 +64,7 @@ class Table:
         >>> table = Table.open("demo/trips")                                # doctest: +SKIP
         >>> table.scan(where="city = 'sf'").to_arrow()                      # doctest: +SKIP
         """
-        registry = default_registry().with_mergers(mergers)
+        registry = MergerRegistry(mergers)
         table = cls(
             open_storage(uri, storage), options=options, registry=registry, on_event=on_event
         )

@@ -146,7 +146,8 @@ def build(
             first = row
         pending += made
     meta_entries = [
-        (*add(b"METABLKc", content), name.encode()) for name, content in sorted((meta or {}).items())
+        (*add(b"METABLKc", content), name.encode())
+        for name, content in sorted((meta or {}).items())
     ]
     for level in range(1, levels):
         magic = b"IDXLEAF2" if level == 1 else b"IDXINTE2"

@@ -12,24 +12,29 @@ after its length was checked against the file, so bad bytes cannot ask for unbou
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakewright.errors import (
-    CorruptFileError,
-    LakewrightError,
-    StorageError,
-    UnsupportedTableError,
+from lakewright.codec.parquet_footer import (
+    MAGIC,
+    SIGNATURE_BYTES,
+    ChunkStatistics,
+    RawChunk,
+    encrypted,
+    read_footer,
+    row_group_chunks,
+    typed_bounds,
 )
+from lakewright.errors import CorruptFileError, LakewrightError, StorageError
 
 __all__ = [
     "ChunkStatistics",
+    "ParquetFile",
     "ParquetFooter",
     "RowGroup",
     "iter_row_groups",
@@ -39,17 +44,25 @@ __all__ = [
 ]
 
 AVRO_SCHEMA_KEYS = ("parquet.avro.schema", "avro.schema")
-ENCRYPTED_MAGIC = b"PARE"
 BATCH_ROWS = 65_536
 
+_FAILURES = (pa.ArrowException, OSError, ValueError)
 
-class ChunkStatistics(NamedTuple):
-    """Bounds of one column in one row group; None is unknown. Bounds hold for non-null values."""
 
-    minimum: Any | None
-    maximum: Any | None
-    null_count: int | None
-    row_count: int
+class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
+    """An open file that keeps its footer's bytes, because Arrow's view of them is not safe.
+
+    Do not ask `metadata.row_group(i).column(j)`: on a damaged footer Arrow ends the process there.
+    """
+
+    def __init__(self, source: Any, footer: bytes, **options: Any) -> None:
+        super().__init__(source, **options)
+        self._footer = footer
+
+    @cached_property
+    def chunks(self) -> list[dict[str, RawChunk]]:
+        """Raw statistics of top-level columns, by row group."""
+        return row_group_chunks(self._footer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +73,15 @@ class RowGroup:
     num_rows: int
     byte_size: int
     """Uncompressed bytes of all columns."""
-    _metadata: pq.FileMetaData
-    _leaves: Mapping[str, int]
+    _chunks: Mapping[str, RawChunk]
+    _schema: pa.Schema
 
     def statistics(self, column: str) -> ChunkStatistics:
         """Bounds of a column that is not nested; all unknown where there are none."""
-        leaf = self._leaves.get(column)
-        unknown = ChunkStatistics(None, None, None, self.num_rows)
-        if leaf is None:
-            return unknown
-        try:
-            found = self._metadata.row_group(self.index).column(leaf).statistics
-        except (pa.ArrowException, OSError, ValueError):
-            return unknown
-        return unknown if found is None else _bounds(found, self.num_rows)
+        return _statistics(self._chunks, self._schema, column, self.num_rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParquetFooter:
     """What the end of a Parquet file says about it."""
 
@@ -87,7 +92,7 @@ class ParquetFooter:
     """Arrow types as `iter_row_groups` will deliver them, without key/value metadata."""
     values: Mapping[str, str]
     """Key/value metadata; values that are not text are left out."""
-    _metadata: pq.FileMetaData
+    row_groups: tuple[RowGroup, ...]
 
     @classmethod
     def read(cls, source: Any, path: str) -> ParquetFooter:
@@ -95,26 +100,22 @@ class ParquetFooter:
         return cls.of(open_parquet(source, path=path), path)
 
     @classmethod
-    def of(cls, file: pq.ParquetFile, path: str) -> ParquetFooter:
+    def of(cls, file: ParquetFile, path: str) -> ParquetFooter:
         """The footer of a file that is open already."""
         metadata = file.metadata
+        schema = file.schema_arrow.remove_metadata()
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        chunks = file.chunks or [{}] * len(groups)
         return cls(
             path=path,
             num_rows=metadata.num_rows,
             created_by=metadata.created_by or "",
-            schema=file.schema_arrow.remove_metadata(),
+            schema=schema,
             values=_text_values(metadata.metadata or {}),
-            _metadata=metadata,
-        )
-
-    @cached_property
-    def row_groups(self) -> tuple[RowGroup, ...]:
-        """The row groups in file order."""
-        leaves = _leaves(self._metadata)
-        groups = (self._metadata.row_group(i) for i in range(self._metadata.num_row_groups))
-        return tuple(
-            RowGroup(i, g.num_rows, g.total_byte_size, self._metadata, leaves)
-            for i, g in enumerate(groups)
+            row_groups=tuple(
+                RowGroup(i, g.num_rows, g.total_byte_size, chunk, schema)
+                for i, (g, chunk) in enumerate(zip(groups, chunks, strict=False))
+            ),
         )
 
     @property
@@ -125,7 +126,7 @@ class ParquetFooter:
 
 def open_parquet(
     source: Any, *, path: str, dictionary: Sequence[str] = (), pre_buffer: bool = True
-) -> pq.ParquetFile:
+) -> ParquetFile:
     """Open a file (a `pyarrow.NativeFile`, a buffer or bytes) and read its footer.
 
     `dictionary` names leaf columns to deliver dictionary-encoded; `pre_buffer` joins the reads of a
@@ -134,8 +135,15 @@ def open_parquet(
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
         source = pa.BufferReader(source)
     try:
-        return pq.ParquetFile(
+        footer = read_footer(source, path)
+        trailer = len(footer).to_bytes(4, "little") + MAGIC
+        metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + trailer))
+        if len(footer) - metadata.serialized_size == SIGNATURE_BYTES:
+            raise encrypted(path)
+        return ParquetFile(
             source,
+            footer,
+            metadata=metadata,
             read_dictionary=list(dictionary) or None,
             coerce_int96_timestamp_unit="us",
             arrow_extensions_enabled=False,
@@ -143,12 +151,12 @@ def open_parquet(
         )
     except LakewrightError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(error, source, path) from error
+    except _FAILURES as error:
+        raise _unreadable(error, path) from error
 
 
 def iter_row_groups(
-    file: pq.ParquetFile,
+    file: ParquetFile,
     *,
     path: str,
     columns: Sequence[str] | None = None,
@@ -176,7 +184,7 @@ def iter_row_groups(
 
 
 def read_row_group(
-    file: pq.ParquetFile,
+    file: ParquetFile,
     group: int,
     *,
     path: str,
@@ -192,41 +200,29 @@ def read_row_group(
         )
     except LakewrightError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(error, None, path, file) from error
+    except _FAILURES as error:
+        raise _unreadable(error, path) from error
 
 
-def row_group_range(file: pq.ParquetFile, group: int, column: str) -> ChunkStatistics:
+def row_group_range(file: ParquetFile, group: int, column: str) -> ChunkStatistics:
     """Bounds of a column that is not nested in one row group of an open file."""
-    metadata = file.metadata
-    rows = metadata.row_group(group).num_rows
-    byte_size = metadata.row_group(group).total_byte_size
-    return RowGroup(group, rows, byte_size, metadata, _leaves(metadata)).statistics(column)
+    chunks = file.chunks[group] if group < len(file.chunks) else {}
+    rows = file.metadata.row_group(group).num_rows
+    return _statistics(chunks, file.schema_arrow, column, rows)
 
 
-def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Leaf positions of top-level columns that are not nested, by name."""
-    schema = metadata.schema
-    leaves = (schema.column(i) for i in range(metadata.num_columns))
-    return {
-        leaf.name: i
-        for i, leaf in enumerate(leaves)
-        if leaf.max_repetition_level == 0 and leaf.path == leaf.name
-    }
-
-
-def _bounds(found: Any, rows: int) -> ChunkStatistics:
-    nulls = found.null_count if found.has_null_count else None
-    if not found.has_min_max:
-        return ChunkStatistics(None, None, nulls, rows)
-    try:
-        low, high = found.min, found.max
-    except (OverflowError, ValueError, pa.ArrowException):
-        # A date beyond Python's years, or text that is not UTF-8: no bound we could compare with.
-        return ChunkStatistics(None, None, nulls, rows)
-    if any(isinstance(b, float) and math.isnan(b) for b in (low, high)):
-        return ChunkStatistics(None, None, nulls, rows)
-    return ChunkStatistics(low, high, nulls, rows)
+def _statistics(
+    chunks: Mapping[str, RawChunk], schema: pa.Schema, column: str, rows: int
+) -> ChunkStatistics:
+    chunk, index = chunks.get(column), schema.get_field_index(column)
+    if chunk is None or index < 0:
+        return ChunkStatistics(None, None, None, rows)
+    kind = schema.field(index).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_nested(kind):
+        return ChunkStatistics(None, None, None, rows)
+    return typed_bounds(chunk, kind, rows)
 
 
 def _text_values(raw: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -239,52 +235,16 @@ def _text_values(raw: Mapping[bytes, bytes]) -> dict[str, str]:
     return values
 
 
-def _unreadable(
-    error: Exception, source: Any, path: str, file: pq.ParquetFile | None = None
-) -> LakewrightError:
-    context = {"path": path}
+def _unreadable(error: Exception, path: str) -> LakewrightError:
     if isinstance(error, OSError) and error.errno is not None:
         return StorageError(
             f"Reading a Parquet file failed: {error}.",
             hint="Check that the storage is reachable, then read again.",
-            context=context,
+            context={"path": path},
             retryable=True,
-        )
-    if _is_encrypted(source, file):
-        return UnsupportedTableError(
-            "The file uses Parquet encryption, which lakewright does not read.",
-            hint="Rewrite the table without Parquet encryption, or read it with Hudi.",
-            context=context,
         )
     return CorruptFileError(
         f"The Parquet file cannot be read: {error}.",
         hint="The file is damaged or cut; restore it, or roll back the instant that wrote it.",
-        context=context,
+        context={"path": path},
     )
-
-
-def _is_encrypted(source: Any, file: pq.ParquetFile | None) -> bool:
-    try:
-        if file is not None:
-            return _has_hidden_columns(file.metadata)
-        if hasattr(source, "read_at") and source.size() >= len(ENCRYPTED_MAGIC):
-            tail = source.read_at(len(ENCRYPTED_MAGIC), source.size() - len(ENCRYPTED_MAGIC))
-        else:
-            source.seek(-len(ENCRYPTED_MAGIC), 2)
-            tail = source.read(len(ENCRYPTED_MAGIC))
-        return bytes(tail) == ENCRYPTED_MAGIC
-    except (pa.ArrowException, OSError, ValueError, AttributeError):
-        return False
-
-
-def _has_hidden_columns(metadata: pq.FileMetaData) -> bool:
-    """Whether a column's own metadata cannot be read although the footer could: encryption."""
-    if metadata.num_row_groups == 0:
-        return False
-    group = metadata.row_group(0)
-    for i in range(group.num_columns):
-        try:
-            group.column(i)
-        except OSError:
-            return True
-    return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +32,7 @@ class BaseReader:
     schema: pa.Schema
     converted: Conversion
     below: Expr | None
-    constants: Mapping[str, object]
+    constants: Mapping[str, Any]
 
     @classmethod
     def open(
@@ -42,7 +43,7 @@ class BaseReader:
         schema: pa.Schema,
         below: Expr | None = None,
         renames: Mapping[str, str] | None = None,
-        constants: Mapping[str, object] | None = None,
+        constants: Mapping[str, Any] | None = None,
     ) -> BaseReader:
         """Read the footer and prepare the conversion to `schema`."""
         try:
@@ -68,18 +69,15 @@ class BaseReader:
         return [g for g in groups if can_match(below, lambda c, g=g: self._range(g, c))]
 
     def _range(self, group: int, column: str) -> ColumnRange | None:
-        if column not in self.file.schema_arrow.names or column not in self.schema.names:
+        stored = self.converted.stored_as(column)
+        if stored is None:
             return None
-        index = self.file.schema_arrow.get_field_index(column)
-        if self.file.schema_arrow.field(index).type != self.schema.field(column).type:
-            return None  # statistics of a promoted column are not in the filter's type
-        found = row_group_range(self.file, group, column)
+        found = row_group_range(self.file, group, stored)
         return ColumnRange(found.minimum, found.maximum, found.null_count, found.row_count)
 
     def batches(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
         """The row group in the read schema, at most `rows` rows at a time."""
-        for batch in self._read(group, self.converted, rows):
-            yield fill_constants(batch, self.constants)
+        yield from self._read(group, self.converted, rows)
 
     def columns(self, group: int, names: Sequence[str]) -> pa.RecordBatch:
         """Some columns of the whole row group."""
@@ -97,15 +95,4 @@ class BaseReader:
         for batch in read_row_group(
             self.file, group, path=self.path, columns=made.source_columns, batch_rows=rows
         ):
-            yield made.apply(batch)
-
-
-def fill_constants(batch: pa.RecordBatch, constants: Mapping[str, object]) -> pa.RecordBatch:
-    """Set columns that are not stored in the files to their one value."""
-    for name, value in constants.items():
-        index = batch.schema.get_field_index(name)
-        if index >= 0:
-            field = batch.schema.field(index)
-            column = pa.repeat(pa.scalar(value, field.type), batch.num_rows)
-            batch = batch.set_column(index, field, column)
-    return batch
+            yield made.apply(batch, self.constants)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,10 +24,13 @@ from lakewright.errors import SchemaError, UnsupportedTableError
 from lakewright.format.evolution import Conversion, conversion
 from lakewright.format.file_slices import LogFile
 from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, read_blocks
-from lakewright.format.log_content import avro_frames_of, delete_rows, parquet_content
+from lakewright.format.log_content import avro_frames_of, delete_rows_of, parquet_content
 from lakewright.format.log_scan import BlockSelection, select_blocks
+from lakewright.merge.columns import path_type
 from lakewright.merge.fold import LogVersions
 from lakewright.storage.base import Storage
+
+RUN_BYTES_MAX = 64 << 20
 
 Renames = Callable[[str], Mapping[str, str]]
 
@@ -43,35 +47,48 @@ class LogReader:
     latest: str | None
     resident_bytes: int
     """Log files above this size in all are indexed first and read again block by block."""
-    complete: Callable[[pa.RecordBatch], pa.RecordBatch]
-    """Adds columns that are not stored (virtual keys, dropped partition columns)."""
+    with_key: Callable[[pa.RecordBatch], pa.RecordBatch]
+    """Adds the record key where it is not stored."""
+    constants: Mapping[str, Any]
+    """Values of columns that the files lack (dropped partition columns)."""
     renames: Renames | None = None
     """Old column names by new ones, for the instant that wrote a block."""
 
     def read_into(self, versions: LogVersions, logs: Sequence[LogFile]) -> BlockSelection:
         """Add every visible version of the slice, oldest first."""
         selection = self.select(logs)
-        for _, run in groupby(selection.blocks, key=self._run_key):
+        for run in self._runs(selection.blocks):
             blocks = [self._with_content(b) for b in run]
             if blocks[0].type is BlockType.DELETE:
-                for block in blocks:
-                    self._add_deletes(versions, block)
+                self._add_deletes(versions, blocks)
             else:
                 self._add_rows(versions, blocks)
         return selection
 
+    def _runs(self, blocks: Sequence[LogBlock]) -> Iterator[list[LogBlock]]:
+        """Adjacent blocks that can be decoded together, in bounded portions."""
+        for _, alike in groupby(blocks, key=self._run_key):
+            run: list[LogBlock] = []
+            size = 0
+            for block in alike:
+                if run and size + block.length > RUN_BYTES_MAX:
+                    yield run
+                    run, size = [], 0
+                run.append(block)
+                size += block.length
+            yield run
+
     def _run_key(self, block: LogBlock) -> tuple[object, ...]:
-        """Adjacent blocks with equal keys are decoded together."""
         written = block.instant if self.renames is not None else None
         return block.type, block.headers.get(HeaderKey.SCHEMA), block.is_partial, written
 
     def _add_rows(self, versions: LogVersions, blocks: Sequence[LogBlock]) -> None:
-        first = blocks[0]
         for batch, made in self._decoded(blocks):
             present = None
-            if first.is_partial:
-                present = frozenset(n for n in self.schema.names if n in batch.schema.names)
-            versions.add_rows(self.complete(made.apply(batch)), columns=present)
+            if blocks[0].is_partial:
+                present = frozenset(self.schema.names) - frozenset(made.absent)
+            rows = made.apply(batch, self.constants)
+            versions.add_rows(self.with_key(rows), columns=present)
 
     def select(self, logs: Sequence[LogFile]) -> BlockSelection:
         """The blocks that count, oldest first."""
@@ -124,9 +141,9 @@ class LogReader:
         renames = self.renames(block.instant or "") if self.renames is not None else {}
         return conversion(source, self.schema, renames=renames, path=block.path)
 
-    def _add_deletes(self, versions: LogVersions, block: LogBlock) -> None:
-        rows = delete_rows(block)
-        types = [self.schema.field(name).type for name in self.ordering_columns]
+    def _add_deletes(self, versions: LogVersions, blocks: Sequence[LogBlock]) -> None:
+        rows = delete_rows_of(blocks)
+        types = [path_type(self.schema, path) for path in self.ordering_columns]
         versions.add_deletes(rows.keys, rows.ordering_as(types), rows.unordered)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lakewright.engine.base_reader import BaseReader, fill_constants
+from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.log_reader import LogReader
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan_plan import ScanTask
@@ -22,10 +22,11 @@ from lakewright.engine.snapshot import Snapshot
 from lakewright.expr import Expr, columns, conjuncts_over, evaluate
 from lakewright.format.file_slices import BaseFile, FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values, record_keys
+from lakewright.format.view_inputs import block_visibility
 from lakewright.merge.fold import LogState, LogVersions
-from lakewright.merge.protocol import MergeContext, Phase, RecordMerger, RecordType
+from lakewright.merge.protocol import MergeContext, Phase
 from lakewright.merge.registry import MergerRegistry
-from lakewright.merge.required import required_columns
+from lakewright.merge.projection import required_columns
 from lakewright.storage.scratch import Scratch
 
 KEY = "_hoodie_record_key"
@@ -92,7 +93,7 @@ class SliceReader:
         return dict(partition_path_values(partition, spec, self.snapshot.schema.arrow) or {})
 
     def _merged(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
-        merger = self.registry.resolve(self.snapshot.merge, RecordType.ARROW)
+        merger = self.registry.resolve(self.snapshot.merge)
         stored = self._schema_of(
             required_columns(
                 self.snapshot.merge, merger, self.snapshot.schema.arrow, self._requested(),
@@ -140,28 +141,21 @@ class SliceReader:
 
     def _context(self, stored: pa.Schema) -> MergeContext:
         schema = stored if KEY in stored.names else stored.append(pa.field(KEY, pa.string()))
-        return MergeContext(
-            schema=schema,
-            key_column=KEY,
-            ordering_columns=tuple(self.snapshot.merge.ordering_fields),
-            phase=Phase.LOG,
-            properties=self.snapshot.properties.values,
-            defaults=self.snapshot.schema.defaults(),
+        return self.snapshot.merge.context(
+            schema, Phase.LOG, key_column=KEY, defaults=self.snapshot.schema.defaults()
         )
 
     def _log_reader(self, stored: pa.Schema, slice_: FileSlice) -> LogReader:
         snapshot = self.snapshot
-        timeline = snapshot.timeline
-        filters = snapshot.properties.version.filters_blocks_by_timeline
-        constants = self._constants(slice_.group.partition)
         return LogReader(
             storage=snapshot.storage,
             schema=stored,
             ordering_columns=tuple(snapshot.merge.ordering_fields),
-            is_visible=timeline.contains_completed_or_archived if filters else None,
+            is_visible=block_visibility(snapshot.properties, snapshot.timeline),
             latest=snapshot.bound,
             resident_bytes=self.options.merge_memory,
-            complete=lambda batch: self._with_key(fill_constants(batch, constants)),
+            with_key=self._with_key,
+            constants=self._constants(slice_.group.partition),
             renames=(
                 None
                 if snapshot.internal_schemas is None

@@ -72,7 +72,9 @@ def fail(text: str, position: int, message: str, hint: str) -> NoReturn:
 def tokens(text: str) -> list[Token]:
     """All words of `text`, ended by an END token."""
     if len(text) > FILTER_CHARS_MAX:
-        fail(text, 1, "A text of this length cannot begin", "Use the Python form col(...).isin(...).")
+        fail(
+            text, 1, "A text of this length cannot begin", "Use the Python form col(...).isin(...)."
+        )
     found: list[Token] = []
     at = 0
     adjacent = False

@@ -31,7 +31,9 @@ def to_sql_text(expr: Expr) -> str:
     """`expr` in the grammar of `parse`: `parse(to_sql_text(e)) == e`."""
     match expr:
         case And(operands):
-            return " AND ".join(_grouped(o) if isinstance(o, Or) else to_sql_text(o) for o in operands)
+            return " AND ".join(
+                _grouped(o) if isinstance(o, Or) else to_sql_text(o) for o in operands
+            )
         case Or(operands):
             return " OR ".join(to_sql_text(o) for o in operands)
         case Not(IsNull(column)):
@@ -112,4 +114,3 @@ def _timestamp(value: datetime) -> str:
     if value.tzinfo is None:
         return value.isoformat(sep=" ")
     return value.astimezone(UTC).replace(tzinfo=None).isoformat(sep=" ") + "Z"
-

@@ -13,6 +13,7 @@ are no part of a node's identity.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -23,6 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import FilterError
+
+_DIGITS_MAX = 80
+"""A little more than the widest decimal type."""
 
 Value = bool | int | float | Decimal | str | bytes | date | datetime | time | None
 
@@ -226,10 +230,14 @@ def literal_of(value: Any, position: int | None = None) -> Literal:
 
 def _unusable(value: Any) -> str:
     """Why filters have no such value; empty if they have."""
-    if isinstance(value, float | Decimal) and value != value:  # noqa: PLR0124 - only NaN does this
+    if isinstance(value, float) and math.isnan(value):
         return "NaN"
-    if isinstance(value, Decimal) and value.is_infinite():
-        return "An infinite decimal"
+    if isinstance(value, Decimal) and (
+        not value.is_finite() or abs(value.adjusted()) > _DIGITS_MAX
+    ):
+        return "A decimal without end"
+    if isinstance(value, int) and abs(value) >= 10**_DIGITS_MAX:
+        return "A number of this size"
     if isinstance(value, str) and not _encodable(value):
         return "Text that is not valid Unicode"
     if isinstance(value, time) and value.tzinfo is not None:
@@ -248,7 +256,7 @@ def _encodable(text: str) -> bool:
 
 
 def _plain_datetime(value: datetime) -> datetime:
-    """In UTC if it has a zone; without the nanoseconds that subclasses may add, if they are zero."""
+    """In UTC if it has a zone; without the nanoseconds that subclasses may add."""
     if getattr(value, "nanosecond", 0):
         raise FilterError(
             "Timestamps in filters have microseconds at most.",

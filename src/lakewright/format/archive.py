@@ -106,8 +106,8 @@ def archive_times(
     if end is not None:
         keep = pc.and_(keep, pc.less_equal(times, end))
     by = ["requested_time", "action"]
-    once = table.filter(keep).group_by(by, use_threads=False).aggregate(
-        [("completion_time", "first")]
+    once = (
+        table.filter(keep).group_by(by, use_threads=False).aggregate([("completion_time", "first")])
     )
     named = once.select([*by, "completion_time_first"]).rename_columns([*by, "completion_time"])
     return named.sort_by([(name, "ascending") for name in by]).select(ARCHIVE_TIMES_SCHEMA.names)
@@ -164,7 +164,10 @@ def _block_entries(block: LogBlock) -> Iterator[ArchivedMetaEntry]:
     starts, ends = avro_frames(block)
     schema = _schema(block)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        value, stopped = read_datum(block.content[:end], schema, start)
+        try:
+            value, stopped = read_datum(block.content[:end], schema, start)
+        except CorruptFileError as error:
+            raise _corrupt(f"a record that cannot be decoded ({error.message})", block) from error
         if stopped != end:
             raise _corrupt("a record that does not fill its frame", block)
         try:

@@ -17,6 +17,7 @@ from lakewright.format.archive import archive_times, read_archive
 from lakewright.format.history import read_history
 from lakewright.format.instant import State, completed_action
 from lakewright.format.records.archived import ArchivedMetaEntry
+from lakewright.format.records.instants import record_kind
 from lakewright.format.records.model import AvroRecord, read_record
 from lakewright.format.table_properties import TableProperties
 from lakewright.storage.base import Storage
@@ -84,9 +85,14 @@ def _from_history(
                 requested_time=requested_time,
                 completion_time=completion_time,
                 action=action or "",
-                metadata=read_record(metadata, path=where) if metadata else None,
+                metadata=_done(metadata, action, where) if metadata else None,
                 plan=read_record(plan, path=where) if plan else None,
             )
+
+
+def _done(data: bytes, action: str, path: str) -> AvroRecord:
+    kind = record_kind(action, State.COMPLETED)
+    return read_record(data, path=path) if kind is None else kind.read(data, path=path)
 
 
 def _from_states(entries: list[ArchivedMetaEntry]) -> Iterator[ArchivedInstant]:

@@ -96,16 +96,21 @@ class OrderingValues:
         if len(rows) and (self.parts is None or self.part_offsets is None):
             raise self._mismatch(self.branches[rows[0]], f"{len(targets)} ordering columns")
         starts = self._part_starts(rows, len(targets))
-        columns = []
-        for k, target in enumerate(targets):
-            if self.parts is None:
-                columns.append(pa.nulls(len(self), target))
-                continue
-            values = self.parts.values_where(self.parts.present_for(target), target)
-            index = np.full(len(self), -1, dtype=np.int64)
-            index[rows] = starts + k
-            columns.append(values.take(pa.array(index, mask=index < 0)))
-        return columns
+        index = np.full(len(self), -1, dtype=np.int64)
+        index[rows] = np.arange(len(rows))
+        spread = pa.array(index, mask=index < 0)
+        return [self._part_column(starts + k, t).take(spread) for k, t in enumerate(targets)]
+
+    def _part_column(self, at: Int64s, target: pa.DataType) -> pa.Array:
+        if self.parts is None:
+            return pa.nulls(len(at), target)
+        column = OrderingValues(
+            self.parts.branches[at],
+            self.parts.integers[at],
+            self.parts.reals[at],
+            self.parts.raw.take(pa.array(at)),
+        )
+        return column.values_where(column.present_for(target), target)
 
     def _part_starts(self, rows: Int64s, width: int) -> Int64s:
         if self.part_offsets is None:

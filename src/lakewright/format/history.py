@@ -3,9 +3,9 @@
 A snapshot of the history is what one manifest lists; other files in the folder are left-overs.
 `_version_` names the manifest; while a writer replaces it, the highest manifest counts. Files that
 a compaction of the history removes under a reader make it start again from the newest manifest.
-Rows come as columns: `requested_time`, `completion_time`, `action`, `metadata`, `plan` (the last two
-are whole instant files), sorted by requested time, and of an instant that occurs twice the first
-occurrence. Only the asked columns are read.
+Rows come as columns: `requested_time`, `completion_time`, `action`, `metadata`, `plan`, the last
+two being whole instant files. They are sorted by requested time; of an instant that occurs twice
+the first occurrence counts. Only the asked columns are read.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ atomically, so that a reader always finds whole properties; its caller holds the
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from enum import IntEnum
 
 from lakewright.errors import (
     CorruptFileError,
@@ -135,11 +136,11 @@ def _load(storage: Storage, clock: Clock) -> dict[str, str]:
             except FormatError:
                 invalid = path
                 continue
-            if keys.CHECKSUM not in values and keys.NAME in values:
-                # From before Hudi 0.11, or cut off before its checksum: a checked file is better.
-                unchecked = unchecked or values
-            elif _is_whole(values):
+            trust = _trust(values)
+            if trust is _Trust.CHECKED:
                 return values
+            if trust is _Trust.UNCHECKED:
+                unchecked = unchecked or values
             else:
                 invalid = path
         if unchecked is not None:
@@ -167,11 +168,21 @@ def _not_loaded(storage: Storage, invalid: str | None) -> LakewrightError:
     )
 
 
-def _is_whole(values: Mapping[str, str]) -> bool:
+class _Trust(IntEnum):
+    """How far a properties file can be trusted to be whole."""
+
+    INVALID = 0
+    UNCHECKED = 1
+    """From before Hudi 0.11, or cut off before its checksum: good only if no other is checked."""
+    CHECKED = 2
+
+
+def _trust(values: Mapping[str, str]) -> _Trust:
     stored = values.get(keys.CHECKSUM)
     if stored is None:
-        return keys.NAME in values
-    return stored == checksum(values.get(keys.DATABASE), values.get(keys.NAME, ""))
+        return _Trust.UNCHECKED if keys.NAME in values else _Trust.INVALID
+    expected = checksum(values.get(keys.DATABASE), values.get(keys.NAME, ""))
+    return _Trust.CHECKED if stored == expected else _Trust.INVALID
 
 
 # ---- updating ----------------------------------------------------------------------------------
@@ -209,22 +220,23 @@ def update_properties(
 
 
 def _recover(storage: Storage) -> None:
-    """Finish or undo an update that crashed, as Hudi's own recovery does."""
-    if _valid_bytes(storage, PROPERTIES_FILE) is None:
-        backup = _valid_bytes(storage, BACKUP_FILE)
-        if backup is None:
-            raise CorruptFileError(
-                "Neither hoodie.properties nor its backup is valid.",
-                hint="Restore hoodie.properties from another copy before changing the table.",
-                context={"table": storage.uri, "path": PROPERTIES_FILE},
-            )
-        storage.replace(PROPERTIES_FILE, backup)
+    """Finish or undo an update that crashed: the more trusted file wins, then only one is left."""
+    _, main = _found(storage, PROPERTIES_FILE)
+    data, backup = _found(storage, BACKUP_FILE)
+    if main is _Trust.INVALID and backup is _Trust.INVALID:
+        raise CorruptFileError(
+            "Neither hoodie.properties nor its backup is valid.",
+            hint="Restore hoodie.properties from another copy before changing the table.",
+            context={"table": storage.uri, "path": PROPERTIES_FILE},
+        )
+    if backup > main:
+        storage.replace(PROPERTIES_FILE, data)
     storage.delete(BACKUP_FILE)
 
 
-def _valid_bytes(storage: Storage, path: str) -> bytes | None:
+def _found(storage: Storage, path: str) -> tuple[bytes, _Trust]:
     try:
         data = storage.read(path)
-        return data if _is_whole(parse_properties(data, path=path)) else None
+        return data, _trust(parse_properties(data, path=path))
     except (NotFoundError, FormatError):
-        return None
+        return b"", _Trust.INVALID

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.format.archived_timeline import archived_times
 from lakewright.format.file_slices import CompletionTimeOf, FileGroupId, FileSystemView
-from lakewright.format.history import archived_times
+from lakewright.format.instant import WRITE_ACTIONS
 from lakewright.format.partitions import ListedFile
 from lakewright.format.records.instants import load_commit_metadata, load_compaction_plan
 from lakewright.format.table_properties import TableProperties
@@ -77,25 +81,36 @@ def block_visibility(
 
 
 class CompletionTimes:
-    """Completion time by requested time: the active timeline first, then the archived history."""
+    """Completion time by requested time: the active timeline first, then the archived history.
+
+    The history is read at most twice: from the first archived time that is asked for on, and the
+    older rest if that is needed too.
+    """
 
     def __init__(self, storage: Storage, properties: TableProperties, timeline: Timeline) -> None:
         self._storage = storage
         self._properties = properties
         self._timeline = timeline
-        self._archived: Mapping[str, str | None] | None = None
+        self._archived: dict[str, str | None] = {}
+        self._read_from: str | None = None
 
     def __call__(self, requested_time: str) -> str | None:
         """None for what is pending, unknown, or archived without a trace."""
         active = self._timeline.completion_time_of(requested_time)
         if active is not None or not self._timeline.is_archived(requested_time):
             return active
-        if self._archived is None:
-            times = archived_times(self._storage, self._properties)
-            requested = times.column("requested_time").to_pylist()
-            completed = times.column("completion_time").to_pylist()
-            self._archived = dict(zip(requested, completed, strict=True))
+        if self._read_from is None:
+            self._read(requested_time, None)
+        elif requested_time < self._read_from:
+            self._read("", self._read_from)
         return self._archived.get(requested_time)
+
+    def _read(self, begin: str, end: str | None) -> None:
+        times = archived_times(self._storage, self._properties, begin=begin or None, end=end)
+        writes = times.filter(pc.is_in(times["action"], pa.array(sorted(WRITE_ACTIONS))))
+        requested = writes["requested_time"].to_pylist()
+        self._archived.update(zip(requested, writes["completion_time"].to_pylist(), strict=True))
+        self._read_from = begin
 
 
 def _planned(

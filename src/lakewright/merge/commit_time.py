@@ -38,8 +38,7 @@ class CommitTimeMerger:
         """Whether full rows can merge into a row that is neither of both."""
         return self.placeholders is not None
 
-    @property
-    def log_order(self) -> LogOrder | None:
+    def log_order(self, _ctx: MergeContext) -> LogOrder | None:
         """Versions of a key reduce to the latest, unless losers fill winners."""
         return None if self.builds else LogOrder.LATEST
 

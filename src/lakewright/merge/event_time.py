@@ -45,8 +45,7 @@ class EventTimeMerger:
         """Whether full rows can merge into a row that is neither of both."""
         return self.placeholders is not None
 
-    @property
-    def log_order(self) -> LogOrder | None:
+    def log_order(self, _ctx: MergeContext) -> LogOrder | None:
         """Versions of a key reduce to the greatest, unless losers fill winners."""
         return None if self.builds else LogOrder.GREATEST
 

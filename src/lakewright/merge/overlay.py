@@ -88,11 +88,15 @@ def _scattered(old: pa.Array, positions: Int64s, new: pa.Array) -> pa.Array:
 
 def _words(column: pa.Array, width: int) -> npt.NDArray[np.unsignedinteger]:
     """The values of a column; two words in a row for values of 128 bits."""
-    if width == _DOUBLE_WORD:
-        pairs = np.frombuffer(column.buffers()[1], dtype=np.uint64).reshape(-1, 2)
-        return pairs[column.offset : column.offset + len(column)]
-    words = np.frombuffer(column.buffers()[1], dtype=_WORDS[width])
-    return words[column.offset : column.offset + len(column)]
+    per_value = width // 64 if width == _DOUBLE_WORD else 1
+    kind = np.dtype(_WORDS[min(width, 64)])
+    words = np.frombuffer(
+        column.buffers()[1],
+        dtype=kind,
+        count=len(column) * per_value,
+        offset=column.offset * per_value * kind.itemsize,
+    )
+    return words if per_value == 1 else words.reshape(-1, per_value)
 
 
 def _bits(column: pa.Array, buffer: int) -> npt.NDArray[np.uint8]:

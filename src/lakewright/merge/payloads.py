@@ -41,7 +41,6 @@ class Payload:
     pre_combine: Rule
     combine: Rule
     builds: bool = False
-    log_order: LogOrder | None = None
     reads: frozenset[str] = frozenset()
     marks: DeleteRule = _FLAG
     """What the class itself takes for a delete."""
@@ -51,7 +50,6 @@ class Payload:
     """Who wins a tie where the class does not leave it to the table."""
 
 
-_AFTER_EMPTY = LogOrder.GREATEST_AFTER_EMPTY
 _DMS_MARKS = DeleteRule(operation=False, field="Op", marker="D", ignore_case=True)
 _DEBEZIUM_MARKS = DeleteRule(
     operation=False, field=names.DEBEZIUM_OPERATION, marker="d", ignore_case=True
@@ -60,12 +58,8 @@ _SEQUENCE = frozenset({rules.MYSQL_SEQUENCE})
 _LSN = frozenset({rules.POSTGRES_LSN})
 
 _COMMON: Final = {
-    names.AVRO_PAYLOAD: Payload(
-        rules.newer, rules.newer, log_order=LogOrder.LATEST, marks=_NO_MARKS
-    ),
-    names.JSON_PAYLOAD: Payload(
-        rules.newer, rules.newer, log_order=LogOrder.LATEST, marks=_NO_MARKS
-    ),
+    names.AVRO_PAYLOAD: Payload(rules.newer, rules.newer, marks=_NO_MARKS),
+    names.JSON_PAYLOAD: Payload(rules.newer, rules.newer, marks=_NO_MARKS),
     names.REWRITE_PAYLOAD: Payload(rules.refuse, rules.newer, marks=_NO_MARKS),
     names.EMPTY_PAYLOAD: Payload(rules.older, rules.delete, marks=_NO_MARKS),
     names.REVERSE_ORDER: Payload(rules.smaller, rules.combine_reverse, custom_marker=True),
@@ -74,33 +68,29 @@ _COMMON: Final = {
 _ZERO: Final[Mapping[str, Payload]] = MappingProxyType(
     _COMMON
     | {
-        names.OVERWRITE_WITH_LATEST: Payload(rules.greater, rules.newer, log_order=_AFTER_EMPTY),
+        names.OVERWRITE_WITH_LATEST: Payload(rules.greater, rules.newer),
         names.DEFAULT_PAYLOAD: Payload(
             rules.greater,
             rules.combine_ordered,
-            log_order=_AFTER_EMPTY,
             custom_marker=True,
             update_on_tie=True,
         ),
         names.EVENT_TIME_PAYLOAD: Payload(
-            rules.greater, rules.combine_deletes_first, log_order=_AFTER_EMPTY, update_on_tie=True
+            rules.greater, rules.combine_deletes_first, update_on_tie=True
         ),
         names.FIRST_VALUE: Payload(
             rules.first_greatest, rules.combine_first_value, custom_marker=True
         ),
         names.OVERWRITE_NON_DEFAULTS: Payload(
-            rules.greater, rules.combine_non_defaults, builds=True, log_order=_AFTER_EMPTY
+            rules.greater, rules.combine_non_defaults, builds=True
         ),
         names.PARTIAL_UPDATE: Payload(
             rules.pre_combine_partial, rules.combine_partial, builds=True
         ),
-        names.AWS_DMS: Payload(
-            rules.greater, rules.newer, log_order=_AFTER_EMPTY, marks=_DMS_MARKS
-        ),
+        names.AWS_DMS: Payload(rules.greater, rules.newer, marks=_DMS_MARKS),
         names.MYSQL_DEBEZIUM: Payload(
             rules.greater,
             rules.combine_mysql,
-            log_order=_AFTER_EMPTY,
             reads=_SEQUENCE,
             marks=_DEBEZIUM_MARKS,
             update_on_tie=False,
@@ -109,7 +99,6 @@ _ZERO: Final[Mapping[str, Payload]] = MappingProxyType(
             rules.greater,
             rules.combine_postgres,
             builds=True,
-            log_order=_AFTER_EMPTY,
             reads=_LSN,
             marks=_DEBEZIUM_MARKS,
         ),
@@ -119,7 +108,7 @@ _ZERO: Final[Mapping[str, Payload]] = MappingProxyType(
 _ONE: Final[Mapping[str, Payload]] = MappingProxyType(
     _COMMON
     | {
-        names.OVERWRITE_WITH_LATEST: Payload(rules.newer, rules.newer, log_order=LogOrder.LATEST),
+        names.OVERWRITE_WITH_LATEST: Payload(rules.newer, rules.newer),
         names.DEFAULT_PAYLOAD: Payload(rules.greater, rules.combine_ordered),
         names.EVENT_TIME_PAYLOAD: Payload(rules.greater, rules.combine_ordered),
         names.FIRST_VALUE: Payload(rules.first_greatest, rules.combine_first_value),
@@ -129,9 +118,7 @@ _ONE: Final[Mapping[str, Payload]] = MappingProxyType(
         names.PARTIAL_UPDATE: Payload(
             rules.pre_combine_partial, rules.combine_partial, builds=True
         ),
-        names.AWS_DMS: Payload(
-            rules.greater, rules.newer, log_order=LogOrder.LATEST, marks=_DMS_MARKS
-        ),
+        names.AWS_DMS: Payload(rules.greater, rules.newer, marks=_DMS_MARKS),
         names.MYSQL_DEBEZIUM: Payload(
             rules.pre_combine_mysql,
             rules.combine_mysql,
@@ -144,6 +131,12 @@ _ONE: Final[Mapping[str, Payload]] = MappingProxyType(
         ),
     }
 )
+
+_ORDERS: Final[Mapping[Rule, LogOrder]] = {
+    rules.newer: LogOrder.LATEST,
+    rules.greater: LogOrder.GREATEST_AFTER_EMPTY,
+}
+"""Rules whose fold is known without folding."""
 
 PAYLOADS: Final[Mapping[Semantics, Mapping[str, Payload]]] = MappingProxyType(
     {Semantics.ZERO: _ZERO, Semantics.ONE: _ONE}
@@ -191,10 +184,9 @@ class PayloadMerger:
         """Whether two rows can merge into one that is neither of both."""
         return self.payload.builds
 
-    @property
-    def log_order(self) -> LogOrder | None:
-        """How log versions reduce without folding, if they do."""
-        return self.payload.log_order
+    def log_order(self, ctx: MergeContext) -> LogOrder | None:
+        """How versions reduce without folding, if they do."""
+        return _ORDERS.get(self._rule(ctx.phase))
 
     def columns(self, ctx: MergeContext) -> frozenset[str] | All:
         """What tells deletes, and the columns that the class looks at by name."""
@@ -204,12 +196,15 @@ class PayloadMerger:
         """Ask the payload class's question for the phase."""
         one = self.semantics is Semantics.ONE
         pairs = Pairs(older, newer, ctx, update_on_tie=self.update_on_tie, compares_empties=one)
+        rule = self._rule(ctx.phase)
         settled = pairs.older_empty
-        if ctx.phase is Phase.DEDUPE or (not one and ctx.phase is Phase.LOG):
-            return _answer(pairs, self.payload.pre_combine(pairs), settled)
-        if one:
+        if one and rule is self.payload.combine:
             settled = settled | pairs.older_unordered | pairs.newer_unordered
-        return _answer(pairs, self.payload.combine(pairs), settled)
+        return _answer(pairs, rule(pairs), settled)
+
+    def _rule(self, phase: Phase) -> Rule:
+        stored = phase is Phase.BASE or (phase is Phase.LOG and self.semantics is Semantics.ONE)
+        return self.payload.combine if stored else self.payload.pre_combine
 
     def merge_partial(
         self, older: pa.RecordBatch, newer: pa.RecordBatch, ctx: MergeContext

@@ -8,6 +8,7 @@ so that a gather touches few batches however finely the rows arrived.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -86,9 +87,9 @@ class RowPool:
             numbers = numbers[order]
         starts = np.array(self._starts, dtype=np.int64)
         batches = np.searchsorted(starts, numbers, side="right") - 1
-        cuts = np.flatnonzero(np.diff(batches, prepend=-1)).tolist()
+        cuts = [*np.flatnonzero(np.diff(batches, prepend=-1)).tolist(), len(numbers)]
         pieces = []
-        for first, end in zip(cuts, [*cuts[1:], len(numbers)], strict=True):
+        for first, end in pairwise(cuts):
             batch = int(batches[first])
             rows = self._held[batch]
             rows = rows if columns is None else rows.select(columns)

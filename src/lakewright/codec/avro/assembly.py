@@ -78,14 +78,13 @@ class Assembly:
         if valid is not None:
             value = value * valid
         top = int(value.max()) if self.lanes else 0
-        size: int | Sizes = 1 if valid is None else valid.astype(np.uint8)
         limit = max((top.bit_length() + 6) // 7, 1)
         if limit == 1:
-            self.word(value, size, 1)
+            self.word(value, 1 if valid is None else valid.astype(np.uint8), 1)
             return
+        size = np.ones(self.lanes, np.uint8) if valid is None else valid.astype(np.uint8)
         for step in range(1, limit):
-            size = size + (value >= _U(1 << (7 * step)))  # type: ignore[operator]
-        assert isinstance(size, np.ndarray)
+            size += value >= _U(1 << (7 * step))
         low = value
         for keep, high, shift in _SPREADS if limit > 4 else _SPREADS[1:]:
             low = ((low & high) << shift) | (low & keep)
@@ -99,7 +98,7 @@ class Assembly:
         if limit > _WORD:
             rest = value >> _U(56)
             tail = (rest & _U(0x7F)) | ((rest >> _U(7)) * _U(0x180))
-            self.word(tail, np.maximum(size, _WORD) - np.asarray(_WORD, size.dtype), limit - _WORD)
+            self.word(tail, np.maximum(size, _WORD) - np.uint8(_WORD), limit - _WORD)
 
     def signed(self, value: Positions, valid: Flags | None) -> None:
         """Append zig-zag varints, nothing where not valid."""

@@ -38,7 +38,7 @@ class BlockWalker:
         self._item_size = item_size
 
     def locate(self, lanes: Lanes, active: Flags | None) -> tuple[Positions, Lanes]:
-        """The number of items of each lane, and one lane per item; cursors end behind the arrays."""
+        """The number of items of each lane, and one lane per item; moves behind the arrays."""
         totals = np.zeros(len(lanes), np.int64)
         rounds: list[tuple[Positions, Positions, Positions]] = []
         ids = np.arange(len(lanes)) if active is None else np.flatnonzero(active)

@@ -53,12 +53,14 @@ class Chunk:
     def __init__(self, data: Bytes, *, base: int, first: int, path: str) -> None:
         self.data = data
         self.arrow = pa.py_buffer(data)
-        self.raw = memoryview(data)
+        self.raw: memoryview = data.data
         self.base = base  # offset of data[0] in the payload
         self.first = first  # number of the first record
         self.path = path
         self.column = ""  # for messages: the top-level field being decoded
-        self.empty_items = EMPTY_ITEMS_PER_BYTE * len(data)  # still allowed, see EMPTY_ITEMS_PER_BYTE
+        self.empty_items = EMPTY_ITEMS_PER_BYTE * len(
+            data
+        )  # still allowed, see EMPTY_ITEMS_PER_BYTE
 
     def windows(self, width: int) -> npt.NDArray[np.void]:
         """Every stretch of `width` bytes as one element: overlapping, unaligned, without a copy."""

@@ -1,8 +1,8 @@
 """Avro records to Arrow columns, all records in lockstep.
 
 One cursor per record moves over the payload; each field is read for all records of a chunk by a few
-vector operations. Columns that nobody asked for are stepped over, and nothing behind the last wanted
-one is looked at. A record whose last field was read must end exactly where its frame ends.
+vector operations. Columns that nobody asked for are stepped over, and nothing behind the last
+wanted one is looked at. A record whose last field was read must end exactly where its frame ends.
 
 Guarantees: bytes that do not follow the schema end in a `CorruptFileError` with path, record number
 and offset; time and memory are bounded by the size of the payload times the width of the schema.
@@ -71,8 +71,8 @@ def decode_records(
 ) -> pa.RecordBatch:
     """Decode the records in `payload[starts[i]:ends[i]]`, written with `schema`, into one batch.
 
-    `columns` are names of top-level fields; the result has them in schema order. A column whose text
-    or items exceed what one Arrow array can hold is a `FormatError`: see `decode_batches`.
+    `columns` are names of top-level fields; the result has them in schema order. A column whose
+    text or items exceed what one Arrow array can hold is a `FormatError`: see `decode_batches`.
     """
     plan = _plan(schema, None if columns is None else frozenset(columns))
     chunks = [_decode_chunk(plan, *part) for part in _chunks(payload, starts, ends, path)]
@@ -137,7 +137,9 @@ class _Plan:
         self.steps: list[tuple[str, Reader | int, bool]] = []
         for entry, kept in zip(record.fields[: last + 1], keep, strict=False):
             width = None if kept else fixed_size(entry.type)
-            self.steps.append((entry.name, reader_for(entry.type) if width is None else width, kept))
+            self.steps.append(
+                (entry.name, reader_for(entry.type) if width is None else width, kept)
+            )
         self.schema = pa.schema(
             [field for field, kept in zip(arrow_schema(record), keep, strict=True) if kept]
         )
@@ -191,7 +193,11 @@ def _chunks(
 
 def _check_frames(size: int, starts: Positions, ends: Positions, path: str) -> None:
     if len(starts) != len(ends):
-        raise ValueError(f"{len(starts)} starts and {len(ends)} ends of records")
+        raise FormatError(
+            f"{len(starts)} starts and {len(ends)} ends of records.",
+            hint="Pass one start and one end per record.",
+            context={"path": path},
+        )
     bad = (starts < 0) | (ends < starts) | (ends > size) | (ends - starts >= 1 << 31)
     if bad.any():
         record = int(np.argmax(bad))

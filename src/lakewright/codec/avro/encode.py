@@ -33,6 +33,7 @@ from lakewright.codec.avro.writers import (
     EnumWriter,
     FixedWriter,
     FloatWriter,
+    MaskedWriter,
     NullWriter,
     NumberWriter,
     TextWriter,
@@ -74,7 +75,7 @@ def encode_records(batch: pa.RecordBatch, schema: Record) -> tuple[bytes, Positi
 
 
 def _rows_per_chunk(batch: pa.RecordBatch) -> int:
-    per_row = batch.nbytes // max(batch.num_rows, 1) + 1
+    per_row: int = batch.nbytes // max(batch.num_rows, 1) + 1
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES // per_row))
 
 
@@ -110,23 +111,23 @@ def _relaxed(dtype: pa.DataType) -> pa.DataType:
 
 
 def _write_present(column: pa.Array, writer: Writer, out: Assembly, name: str) -> None:
-    """Write a column to a writer that has no place for null."""
-    if column.null_count and not isinstance(writer, (OptionalWriter, UnionWriter, NullWriter)):
+    """Write a column after a look at its nulls."""
+    if column.null_count and not writer.takes_null:
         refuse(f"'{name}' holds a null, and its type has no null branch")
     writer.write(column, out)
 
 
-class OptionalWriter:
+class OptionalWriter(Writer):
     """`[null, T]` and `[T, null]`."""
 
-    masked = False
+    takes_null = True
 
     def __init__(self, inner: Writer, null_index: int) -> None:
         self._inner = inner
         self._null_flag = 2 * null_index
         self._value_flag = 2 - self._null_flag
 
-    def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+    def write(self, column: pa.Array, out: Assembly) -> None:
         present = validity(column)
         if present is None:
             out.byte(self._value_flag)
@@ -134,7 +135,7 @@ class OptionalWriter:
             return
         flags = np.where(present, np.uint64(self._value_flag), np.uint64(self._null_flag))
         out.word(flags, 1, 1)
-        if self._inner.masked:
+        if isinstance(self._inner, MaskedWriter):
             self._inner.write(column, out, present)
         else:
             _write_some(column, self._inner, out, present)
@@ -147,29 +148,25 @@ def _write_some(column: pa.Array, writer: Writer, out: Assembly, present: Flags)
     out.placed(part.finish(), present)
 
 
-class RecordWriter:
+class RecordWriter(Writer):
     """A struct as a nested record."""
-
-    masked = False
 
     def __init__(self, fields: list[tuple[str, Writer]]) -> None:
         self._fields = fields
 
-    def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+    def write(self, column: pa.Array, out: Assembly) -> None:
         for number, (name, writer) in enumerate(self._fields):
             _write_present(column.field(number), writer, out, name)
 
 
-class ArrayWriter:
+class ArrayWriter(Writer):
     """A list as one block of items and the closing zero."""
-
-    masked = False
 
     def __init__(self, item: Writer, name: str) -> None:
         self._item = item
         self._name = name
 
-    def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+    def write(self, column: pa.Array, out: Assembly) -> None:
         offsets = _list_offsets(column)
         items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
         part = Assembly(len(items))
@@ -177,17 +174,15 @@ class ArrayWriter:
         _put_blocks(offsets, part, out)
 
 
-class MapWriter:
+class MapWriter(Writer):
     """A map as one block of entries and the closing zero."""
-
-    masked = False
 
     def __init__(self, value: Writer, name: str) -> None:
         self._key = TextWriter()
         self._value = value
         self._name = name
 
-    def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+    def write(self, column: pa.Array, out: Assembly) -> None:
         offsets = _list_offsets(column)
         first, count = offsets[0], offsets[-1] - offsets[0]
         part = Assembly(int(count))
@@ -214,17 +209,17 @@ def _put_blocks(offsets: Positions, items: Assembly, out: Assembly) -> None:
     out.byte(0)
 
 
-class UnionWriter:
+class UnionWriter(Writer):
     """A struct of members as the branch of the first member that is not null."""
 
-    masked = False
+    takes_null = True
 
     def __init__(self, branches: list[Writer], null_index: int | None, name: str) -> None:
         self._branches = branches
         self._null_index = null_index
         self._name = name
 
-    def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+    def write(self, column: pa.Array, out: Assembly) -> None:
         members = self._members(column)
         chosen = np.full(len(column), -1 if self._null_index is None else self._null_index)
         present = validity(column)
@@ -248,7 +243,7 @@ class UnionWriter:
 
 
 class MergedWriter(UnionWriter):
-    """A long into `[int, long]` (int where it fits), a double into `[float, double]` (as double)."""
+    """A long into `[int, long]` (int where it fits), a double into `[float, double]`."""
 
     def __init__(self, schema: Union, branches: list[Writer], name: str) -> None:
         super().__init__(branches, schema.null_index, name)

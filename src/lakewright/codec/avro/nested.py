@@ -1,4 +1,4 @@
-"""Readers of the types that are made of other types: optional values, unions, records, arrays, maps.
+"""Readers of the types that are made of other types: optionals, unions, records, arrays, maps.
 
 They select the lanes that hold a value, let the inner reader move those, and put the result back in
 its place; inner readers see only lanes that hold a value of their type.
@@ -14,11 +14,18 @@ import pyarrow as pa
 
 from lakewright.codec.avro.blocks import BlockWalker
 from lakewright.codec.avro.cursor import Flags, Lanes, Positions
-from lakewright.codec.avro.readers import NumberReader, Reader, TextReader, bitmap
+from lakewright.codec.avro.readers import MaskedReader, Reader, TextReader, bitmap
 from lakewright.codec.avro.scalar import Skipper, skip_entry
 from lakewright.errors import FormatError
 
-__all__ = ["ArrayReader", "MapReader", "MergedReader", "OptionalReader", "RecordReader", "UnionReader"]
+__all__ = [
+    "ArrayReader",
+    "MapReader",
+    "MergedReader",
+    "OptionalReader",
+    "RecordReader",
+    "UnionReader",
+]
 
 _INT32_MAX: Final = (1 << 31) - 1
 
@@ -29,10 +36,8 @@ def _expand(values: pa.Array, present: Flags) -> pa.Array:
     return values.take(pa.array(index, mask=~present))
 
 
-class OptionalReader:
+class OptionalReader(Reader):
     """`[null, T]` and `[T, null]`."""
-
-    masked = False
 
     def __init__(self, inner: Reader, null_index: int) -> None:
         self.type = inner.type
@@ -41,20 +46,19 @@ class OptionalReader:
 
     def _present(self, lanes: Lanes) -> Flags:
         index = lanes.unsigned(None)
-        if (index & ~np.uint8(2)).any() if index.dtype == np.uint8 else True:
-            bad = (index != 0) & (index != 2)
-            if bad.any():
-                lanes.fail(bad, "there is no union branch with that index")
+        bad = (index != 0) & (index != 2)
+        if bad.any():
+            lanes.fail(bad, "there is no union branch with that index")
         present: Flags = index == (2 if self._null_index == 0 else 0)
         return present
 
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+    def read(self, lanes: Lanes) -> pa.Array:
         present = self._present(lanes)
         if present.all():
             return self._inner.read(lanes)
         if not present.any():
             return pa.nulls(len(lanes), self.type)
-        if self._inner.masked:
+        if isinstance(self._inner, MaskedReader):
             return self._inner.read(lanes, present)
         index = np.flatnonzero(present)
         chosen = lanes.select(index)
@@ -62,11 +66,11 @@ class OptionalReader:
         lanes.merge(index, chosen)
         return _expand(values, present)
 
-    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+    def skip(self, lanes: Lanes) -> None:
         present = self._present(lanes)
         if present.all():
             self._inner.skip(lanes)
-        elif self._inner.masked:
+        elif isinstance(self._inner, MaskedReader):
             self._inner.skip(lanes, present)
         else:
             index = np.flatnonzero(present)
@@ -93,20 +97,18 @@ def _skip_branches(lanes: Lanes, branches: list[Reader]) -> None:
             lanes.merge(lane_index, chosen)
 
 
-class UnionReader:
+class UnionReader(Reader):
     """Any union as a struct with one nullable member per branch, null for the null branch.
 
     With a single branch the union is that branch.
     """
-
-    masked = False
 
     def __init__(self, dtype: pa.DataType, branches: list[Reader], null_index: int | None) -> None:
         self.type = dtype
         self._branches = branches
         self._null_index = null_index
 
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+    def read(self, lanes: Lanes) -> pa.Array:
         index = _branches(lanes, len(self._branches))
         if len(self._branches) == 1:
             return self._branches[0].read(lanes)
@@ -126,21 +128,19 @@ class UnionReader:
         validity = None if self._null_index is None else bitmap(index != self._null_index)
         return pa.Array.from_buffers(self.type, len(lanes), [validity], children=members)
 
-    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+    def skip(self, lanes: Lanes) -> None:
         _skip_branches(lanes, self._branches)
 
 
-class MergedReader:
+class MergedReader(Reader):
     """`[int, long]` read as long and `[float, double]` read as double, with or without null."""
-
-    masked = False
 
     def __init__(self, dtype: pa.DataType, branches: list[Reader], null_index: int | None) -> None:
         self.type = dtype
         self._branches = branches
         self._null_index = null_index
 
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+    def read(self, lanes: Lanes) -> pa.Array:
         index = _branches(lanes, len(self._branches))
         merged = np.zeros(len(lanes), self.type.to_pandas_dtype())
         for number, branch in enumerate(self._branches):
@@ -153,24 +153,22 @@ class MergedReader:
         validity = None if self._null_index is None else bitmap(index != self._null_index)
         return pa.Array.from_buffers(self.type, len(lanes), [validity, pa.py_buffer(merged)])
 
-    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+    def skip(self, lanes: Lanes) -> None:
         _skip_branches(lanes, self._branches)
 
 
-class RecordReader:
+class RecordReader(Reader):
     """A nested record as a struct."""
-
-    masked = False
 
     def __init__(self, dtype: pa.DataType, fields: list[Reader]) -> None:
         self.type = dtype
         self._fields = fields
 
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+    def read(self, lanes: Lanes) -> pa.Array:
         columns = [field.read(lanes) for field in self._fields]
         return pa.Array.from_buffers(self.type, len(lanes), [None], children=columns)
 
-    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+    def skip(self, lanes: Lanes) -> None:
         for field in self._fields:
             field.skip(lanes)
 
@@ -187,10 +185,8 @@ def _offsets(counts: Positions, lanes: Lanes) -> pa.Buffer:
     return pa.py_buffer(offsets.astype(np.int32))
 
 
-class ArrayReader:
+class ArrayReader(MaskedReader):
     """An array as a list."""
-
-    masked = True
 
     def __init__(
         self, dtype: pa.DataType, item: Reader, step: Skipper, sizes: tuple[int, int | None]
@@ -209,10 +205,8 @@ class ArrayReader:
         self._walker.skip(lanes, active)
 
 
-class MapReader:
+class MapReader(MaskedReader):
     """A map as a map; keys are kept in their order, and kept twice where they come twice."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType, value: Reader, step: Skipper, value_min: int) -> None:
         self.type = dtype

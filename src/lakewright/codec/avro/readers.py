@@ -1,16 +1,16 @@
 """Readers of the types that have one value per lane: numbers, text, bytes, enums, decimals.
 
-A reader turns the bytes at all cursors into one Arrow array and moves the cursors behind them. Where
-`active` is given, the other lanes are null and their cursors stay. Values outside the type's range,
-text that is not UTF-8 and decimals wider than declared are `CorruptFileError`s.
+A reader turns the bytes at all cursors into one Arrow array and moves the cursors behind them.
+Where `active` is given, the other lanes are null and their cursors stay. Values outside the type's
+range, text that is not UTF-8 and decimals wider than declared are `CorruptFileError`s.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.codec.avro.cursor import Bytes, Flags, Lanes, Positions
@@ -21,6 +21,7 @@ __all__ = [
     "EnumReader",
     "FixedReader",
     "FloatReader",
+    "MaskedReader",
     "NullReader",
     "NumberReader",
     "Reader",
@@ -29,18 +30,33 @@ __all__ = [
 ]
 
 
-class Reader(Protocol):
+_UNITS_PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000}
+
+
+class Reader(ABC):
     """What decodes one Avro type."""
 
     type: pa.DataType
-    masked: bool
-    """Whether `active` may be given; without it lanes are selected first."""
 
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+    @abstractmethod
+    def read(self, lanes: Lanes) -> pa.Array:
         """The values at the cursors."""
 
-    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+    @abstractmethod
+    def skip(self, lanes: Lanes) -> None:
         """Move the cursors only."""
+
+
+class MaskedReader(Reader):
+    """A reader that can leave lanes out by itself; for others the lanes are selected before."""
+
+    @abstractmethod
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """The values at the active cursors, null elsewhere."""
+
+    @abstractmethod
+    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """Move the active cursors only."""
 
 
 def bitmap(active: Flags | None) -> pa.Buffer | None:
@@ -54,23 +70,21 @@ def _bad(flags: Flags, active: Flags | None) -> Flags | None:
     return flags if flags.any() else None
 
 
-class NullReader:
+class NullReader(Reader):
     """Nothing at all."""
 
-    masked = True
     type = pa.null()
 
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+    def read(self, lanes: Lanes) -> pa.Array:
         return pa.nulls(len(lanes))
 
-    def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
-        return
+    def skip(self, lanes: Lanes) -> None:
+        lanes.check()
 
 
-class BooleanReader:
+class BooleanReader(MaskedReader):
     """One byte, 0 or 1."""
 
-    masked = True
     type = pa.bool_()
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
@@ -85,37 +99,33 @@ class BooleanReader:
         lanes.move(1, active)
 
 
-class NumberReader:
+class NumberReader(MaskedReader):
     """int and long with their logical types: zig-zag varints."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
         self._store = np.dtype(np.int32 if dtype.bit_width == 32 else np.int64)
+        self._day = _UNITS_PER_DAY[dtype.unit] if pa.types.is_time(dtype) else None
 
-    def values(self, lanes: Lanes, active: Flags | None) -> npt.NDArray[Any]:
-        """The numbers in their storage width."""
+    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
         wide = lanes.varint(active)
         value = wide.astype(self._store, copy=False)
         if wide.itemsize > value.itemsize:
             bad = _bad(value != wide, active)
             if bad is not None:
                 lanes.fail(bad, "an int has more than 32 bits")
-        return value
-
-    def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
-        value = self.values(lanes, active)
+        if self._day is not None:
+            bad = _bad((value < 0) | (value >= self._day), active)
+            if bad is not None:
+                lanes.fail(bad, "a time of day is outside the day")
         return pa.Array.from_buffers(self.type, len(value), [bitmap(active), pa.py_buffer(value)])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
         lanes.unsigned(active)
 
 
-class FloatReader:
+class FloatReader(MaskedReader):
     """float and double: little-endian IEEE 754."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
@@ -130,10 +140,8 @@ class FloatReader:
         lanes.move(self._width, active)
 
 
-class TextReader:
+class TextReader(MaskedReader):
     """string and bytes: a length and as many bytes."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType) -> None:
         self.type = dtype
@@ -171,10 +179,8 @@ def _not_utf8(value: pa.Array) -> Flags:
     return bad
 
 
-class FixedReader:
+class FixedReader(MaskedReader):
     """A fixed number of bytes."""
-
-    masked = True
 
     def __init__(self, size: int) -> None:
         self.type = pa.binary(size)
@@ -200,10 +206,9 @@ def fixed_bytes(lanes: Lanes, size: int, active: Flags | None) -> Bytes:
     return rows
 
 
-class EnumReader:
+class EnumReader(MaskedReader):
     """The index of a symbol, read as the symbol."""
 
-    masked = True
     type = pa.string()
 
     def __init__(self, symbols: tuple[str, ...]) -> None:
@@ -221,10 +226,8 @@ class EnumReader:
         lanes.unsigned(active)
 
 
-class DecimalReader:
+class DecimalReader(MaskedReader):
     """Big-endian two's complement, in a fixed or in bytes."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType, size: int | None) -> None:
         self.type = dtype
@@ -269,7 +272,7 @@ class DecimalReader:
         out[index] = rows
 
     def _check_long(self, out: Bytes, begins: Positions, sizes: Positions, lanes: Lanes) -> None:
-        """Bytes beyond the width may only repeat the sign; loops over such values, by their bytes."""
+        """Bytes beyond the width may only repeat the sign; loops over such values only."""
         for lane in np.flatnonzero(sizes > self._width).tolist():
             sign = b"\xff" if out[lane, -1] >= 0x80 else b"\x00"
             begin, extra = int(begins[lane]), int(sizes[lane]) - self._width
@@ -298,5 +301,3 @@ def _too_long(value: pa.Array) -> Flags:
             bad[lane] = True
             return bad
     return bad
-
-

@@ -1,12 +1,13 @@
 """Writers of the types that have one value per lane: numbers, text, bytes, enums, decimals.
 
-A writer appends one encoded value per lane to an `Assembly`; where `valid` is given, the other lanes
-get nothing. Values that the Avro type cannot hold are `SchemaError`s.
+A writer appends one encoded value per lane to an `Assembly`; where `valid` is given, the other
+lanes get nothing. Values that the Avro type cannot hold are `SchemaError`s.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ __all__ = [
     "EnumWriter",
     "FixedWriter",
     "FloatWriter",
+    "MaskedWriter",
     "NullWriter",
     "NumberWriter",
     "TextWriter",
@@ -32,14 +34,23 @@ __all__ = [
 ]
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """What encodes one Avro type."""
 
-    masked: bool
-    """Whether `valid` may be given; without it lanes are selected first."""
+    takes_null: ClassVar[bool] = False
+    """Whether the column may hold nulls."""
 
+    @abstractmethod
+    def write(self, column: pa.Array, out: Assembly) -> None:
+        """Append every value of the column."""
+
+
+class MaskedWriter(Writer):
+    """A writer that can leave lanes out by itself; for others the lanes are selected before."""
+
+    @abstractmethod
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
-        """Append every value of the column, which has no nulls but where not valid."""
+        """Append every value of the column that is valid."""
 
 
 def refuse(message: str) -> NoReturn:
@@ -63,19 +74,17 @@ def _numbers(column: pa.Array, dtype: str) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype, len(column), column.offset * np.dtype(dtype).itemsize)
 
 
-class NullWriter:
+class NullWriter(Writer):
     """Nothing at all."""
 
-    masked = True
+    takes_null = True
 
-    def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+    def write(self, column: pa.Array, out: Assembly) -> None:  # noqa: ARG002
         return
 
 
-class BooleanWriter:
+class BooleanWriter(MaskedWriter):
     """One byte, 0 or 1."""
-
-    masked = True
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
         bits = np.frombuffer(column.buffers()[1], np.uint8)
@@ -88,10 +97,8 @@ class BooleanWriter:
             out.word((value & valid).astype(np.uint64), valid.astype(np.uint8), 1)
 
 
-class NumberWriter:
+class NumberWriter(MaskedWriter):
     """int and long with their logical types: zig-zag varints."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType) -> None:
         self._store = "<i4" if dtype.bit_width == 32 else "<i8"
@@ -100,10 +107,8 @@ class NumberWriter:
         out.signed(_numbers(column, self._store).astype(np.int64, copy=False), valid)
 
 
-class FloatWriter:
+class FloatWriter(MaskedWriter):
     """float and double: little-endian IEEE 754."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType) -> None:
         self._width = dtype.bit_width // 8
@@ -116,10 +121,8 @@ class FloatWriter:
             out.word(word * valid, valid.astype(np.uint8) * np.uint8(self._width), self._width)
 
 
-class TextWriter:
+class TextWriter(MaskedWriter):
     """string and bytes: a length and as many bytes."""
-
-    masked = True
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
         offsets = _numbers_from(column, "<i4", len(column) + 1)
@@ -140,10 +143,8 @@ def _numbers_from(column: pa.Array, dtype: str, count: int) -> npt.NDArray[Any]:
     return np.frombuffer(buffer, dtype, count, column.offset * np.dtype(dtype).itemsize)
 
 
-class FixedWriter:
+class FixedWriter(MaskedWriter):
     """A fixed number of bytes."""
-
-    masked = True
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -164,10 +165,8 @@ def _put_rows(rows: npt.NDArray[np.uint8], out: Assembly, valid: Flags | None) -
     out.rows(rows, None if valid is None else valid * np.int64(rows.shape[1]))
 
 
-class EnumWriter:
+class EnumWriter(MaskedWriter):
     """A symbol as its index."""
-
-    masked = True
 
     def __init__(self, name: str, symbols: tuple[str, ...]) -> None:
         self._name = name
@@ -183,10 +182,8 @@ class EnumWriter:
         out.signed(number, valid)
 
 
-class DecimalWriter:
+class DecimalWriter(MaskedWriter):
     """Big-endian two's complement: in all bytes of a fixed, or in the fewest bytes."""
-
-    masked = True
 
     def __init__(self, dtype: pa.DataType, size: int | None) -> None:
         self._width = dtype.byte_width
@@ -202,15 +199,15 @@ class DecimalWriter:
         else:
             if len(size) and int(size.max()) > self._size:
                 refuse(f"a decimal needs {int(size.max())} bytes, its fixed has {self._size}")
-            _put_rows(self._widened(rows), out, valid)
+            _put_rows(self._widened(rows, self._size), out, valid)
 
-    def _widened(self, rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-        assert self._size is not None
-        extra = self._size - self._width
+    def _widened(self, rows: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
+        """The rows in `size` bytes, big-endian."""
+        extra = size - self._width
         if extra > 0:
             sign = np.where(rows[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8)
             rows = np.concatenate([rows, np.repeat(sign, extra, axis=1)], axis=1)
-        return rows[:, : self._size][:, ::-1]
+        return rows[:, :size][:, ::-1]
 
     def _put_shortest(
         self,
@@ -223,9 +220,7 @@ class DecimalWriter:
         width = self._width
         big = np.zeros(len(rows) * width + width, np.uint8)
         big[: len(rows) * width] = rows[:, ::-1].ravel()
-        windows = np.ndarray(
-            (len(rows) * width + 1,), f"V{width}", buffer=big.data, strides=(1,)
-        )
+        windows = np.ndarray((len(rows) * width + 1,), f"V{width}", buffer=big.data, strides=(1,))
         begin = np.arange(1, len(rows) + 1) * width - size
         left = windows[begin].view(np.uint8).reshape(len(rows), width)
         out.rows(left, size if valid is None else size * valid)
@@ -237,8 +232,8 @@ def _fewest_bytes(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     sign = np.where(rows[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8)
     differs = rows[:, ::-1] != sign
     leading = np.where(differs.any(axis=1), differs.argmax(axis=1), width)
-    size = np.maximum(width - leading, 1)
+    size: npt.NDArray[np.int64] = np.maximum(width - leading, 1).astype(np.int64)
     # The highest byte that is kept must carry the sign bit, or one more is needed.
     top = rows[np.arange(len(rows)), size - 1]
     size += (top ^ sign[:, 0]) >= 0x80
-    return size.astype(np.int64)
+    return size

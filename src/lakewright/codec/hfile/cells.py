@@ -9,17 +9,19 @@ must end exactly where their block ends.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakewright.codec.hfile.blocks import Payloads
 from lakewright.codec.hfile.layout import Site
 
-__all__ = ["Cells", "gather", "walk"]
+__all__ = ["Cells", "gather", "starting_with", "walk"]
 
 Int64s = npt.NDArray[np.int64]
 
@@ -63,6 +65,19 @@ def gather(data: npt.NDArray[np.uint8], starts: Int64s, ends: Int64s) -> pa.Bina
     pieces = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
     every_second = pa.array(np.arange(0, len(offsets) - 1, 2, dtype=np.int64))
     return pieces.take(every_second).cast(pa.binary())
+
+
+def starting_with(rows: pa.BinaryArray, prefixes: Sequence[bytes]) -> npt.NDArray[np.bool_]:
+    """Which rows start with any of the prefixes; one pass per distinct length of them."""
+    by_length: dict[int, list[bytes]] = {}
+    for prefix in prefixes:
+        by_length.setdefault(len(prefix), []).append(prefix)
+    hit = np.full(len(rows), 0 in by_length)
+    for length, members in by_length.items():
+        if length:
+            begin = pc.binary_slice(rows, 0, length)
+            hit |= np.asarray(pc.is_in(begin, value_set=pa.array(members, pa.binary())))
+    return hit
 
 
 def walk(payloads: Payloads, block_offsets: Int64s, site: Site) -> Cells:

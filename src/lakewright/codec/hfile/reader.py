@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.codec.hfile.blocks import HEADER_SIZE, Region, read_blocks
-from lakewright.codec.hfile.cells import Cells, walk
+from lakewright.codec.hfile.cells import Cells, starting_with, walk
 from lakewright.codec.hfile.layout import (
     DATA_MAGIC,
     FILE_INFO_MAGIC,
@@ -139,18 +139,11 @@ class HFile:
 
     def prefixes(self, prefixes: Sequence[bytes]) -> tuple[pa.BinaryArray, pa.BinaryArray]:
         """Keys that start with any of the prefixes and their values, in file order."""
-        by_length: dict[int, list[bytes]] = {}
-        for prefix in prefixes:
-            by_length.setdefault(len(prefix), []).append(prefix)
         keys: list[pa.BinaryArray] = []
         values: list[pa.BinaryArray] = []
         for cells in self._cells_of(self._blocks_starting(prefixes)):
             rows = cells.rows()
-            hit = np.zeros(len(rows), np.bool_)
-            for length, members in by_length.items():
-                begin = pc.binary_slice(rows, 0, length) if length else _emptied(rows)
-                hit |= np.asarray(pc.is_in(begin, value_set=pa.array(members, pa.binary())))
-            at = np.flatnonzero(hit)
+            at = np.flatnonzero(starting_with(rows, prefixes))
             keys.append(rows.take(pa.array(at)))
             values.append(cells.values(at))
         return self._joined(keys), self._joined(values)
@@ -280,7 +273,3 @@ def _behind(prefix: bytes) -> bytes:
     """The least byte string that is greater than every string with this prefix; empty if none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""
-
-
-def _emptied(rows: pa.BinaryArray) -> pa.BinaryArray:
-    return pa.array([b""], pa.binary()).take(pa.array(np.zeros(len(rows), np.int64)))

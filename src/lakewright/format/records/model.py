@@ -14,11 +14,19 @@ import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from lakewright.codec.avro.container import read_container, write_container
 from lakewright.codec.avro.datum import write_datum
-from lakewright.codec.avro.schema import Record, parse_schema
+from lakewright.codec.avro.schema import (
+    Array,
+    AvroType,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    parse_schema,
+)
 from lakewright.errors import CorruptFileError, FormatError
 from lakewright.format.records.definitions import (
     NAMESPACE,
@@ -91,14 +99,7 @@ class AvroRecord:
         name, value = _read_one(data, cls.avro_name, path)
         if name not in cls.avro_names():
             raise _unreadable(f"an Avro {name} instead of {cls.avro_name}", path)
-        return cls._typed(value, path)
-
-    @classmethod
-    def _typed(cls, value: Any, path: str) -> Self:
-        try:
-            return cls.from_avro(value)
-        except MisfitError as error:
-            raise _unreadable(f"a {cls.avro_name} with {error}", path) from error
+        return _typed(cls, value, path)
 
     @classmethod
     def avro_names(cls) -> tuple[str, ...]:
@@ -120,6 +121,7 @@ class AvroRecord:
 
 
 _CLASSES: dict[str, type[AvroRecord]] = {}
+R = TypeVar("R", bound=AvroRecord)
 
 
 def read_record(data: bytes, *, path: str = "") -> AvroRecord:
@@ -128,10 +130,14 @@ def read_record(data: bytes, *, path: str = "") -> AvroRecord:
     kind = _CLASSES.get(name)
     if kind is None:
         raise _unreadable(f"an unknown Avro record {name}", path)
+    return _typed(kind, value, path)
+
+
+def _typed(kind: type[R], value: Any, path: str) -> R:
     try:
         return kind.from_avro(value)
     except MisfitError as error:
-        raise _unreadable(f"a {name} with {error}", path) from error
+        raise _unreadable(f"a {kind.avro_name} with {error}", path) from error
 
 
 def record_class(name: str) -> type[AvroRecord]:
@@ -236,11 +242,35 @@ def _plain(value: Any) -> Any:
 
 
 def encode_container(value: Mapping[str, Any], schema: str, *, sync: bytes | None = None) -> bytes:
-    """A container file with one record; the sync marker is derived from the record if not given."""
+    """A container file with one record, of the fields that `schema` has.
+
+    The sync marker is derived from the record if not given, so equal records have equal bytes.
+    """
+    kind = parse_schema(schema)
+    known = _known_fields(value, kind)
     if sync is None:
-        body = write_datum(value, parse_schema(schema))
+        body = write_datum(known, kind)
         sync = hashlib.blake2b(body, digest_size=16, person=b"lakewright").digest()
-    return write_container(schema, [value], sync=sync)
+    return write_container(schema, [known], sync=sync)
+
+
+def _known_fields(value: Any, schema: AvroType) -> Any:
+    """`value` without the fields of newer releases that `schema` does not have."""
+    if value is None:
+        return None
+    match schema:
+        case Union(branches=branches):
+            inner = [b for b in branches if not (isinstance(b, Primitive) and b.kind == "null")]
+            return _known_fields(value, inner[0]) if len(inner) == 1 else value
+        case Record(fields=fields):
+            names = {field.name: field.type for field in fields}
+            return {k: _known_fields(v, names[k]) for k, v in value.items() if k in names}
+        case Array(items=items):
+            return [_known_fields(v, items) for v in value]
+        case Map(values=values):
+            return {k: _known_fields(v, values) for k, v in value.items()}
+        case _:
+            return value
 
 
 def _unreadable(what: str, path: str) -> FormatError:

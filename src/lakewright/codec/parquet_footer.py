@@ -1,0 +1,341 @@
+"""The end of a Parquet file: finding it, and reading column statistics out of it safely.
+
+Arrow's own view of a footer ends the process when a column's metadata contradicts the schema, so
+statistics are read here, from the footer's bytes (Thrift compact protocol). Every length is checked
+against the bytes that are there; nesting is limited; the work is linear in the footer's size.
+
+Only bounds that are true are given: the `min_value`/`max_value` pair, and the deprecated
+`min`/`max` for numbers only, because old writers ordered bytes by sign.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from lakewright.errors import CorruptFileError, UnsupportedTableError
+
+__all__ = ["ChunkStatistics", "RawChunk", "read_footer", "row_group_chunks", "typed_bounds"]
+
+MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+TAIL_BYTES = 1 << 16
+TRAILER_BYTES = 8
+SIGNATURE_BYTES = 28
+"""Nonce and tag that follow a readable footer of a file with encrypted columns."""
+NESTING_MAX = 32
+
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
+_LIST, _SET, _MAP, _STRUCT = range(9, 13)
+_BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE_TYPE, _BYTE_ARRAY, _FIXED = range(8)
+_WIDTHS = {_BOOLEAN: 1, _INT32: 4, _INT64: 8, _FLOAT: 4, _DOUBLE_TYPE: 8}
+_ORDERED_BY_SIGN = frozenset({_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE_TYPE})
+
+
+class ChunkStatistics(NamedTuple):
+    """Bounds of one column in one row group; None is unknown. Bounds hold for non-null values."""
+
+    minimum: Any | None
+    maximum: Any | None
+    null_count: int | None
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RawChunk:
+    """What a footer says about one column in one row group, values still encoded."""
+
+    column: str | None
+    """Name of a top-level column that is not nested; None for parts of nested columns."""
+    physical: int
+    minimum: bytes | None
+    maximum: bytes | None
+    null_count: int | None
+
+
+def read_footer(source: Any, path: str) -> bytes:
+    """The Thrift bytes of the footer of an open `pyarrow.NativeFile`, the signature included."""
+    size = source.size()
+    if size < len(MAGIC) + TRAILER_BYTES:
+        raise _corrupt(f"it has {size} bytes, fewer than an empty Parquet file", path)
+    start = max(size - TAIL_BYTES, 0)
+    tail = bytes(source.read_at(size - start, start))
+    if tail[-4:] == ENCRYPTED_MAGIC:
+        raise encrypted(path)
+    if tail[-4:] != MAGIC:
+        raise _corrupt("it does not end like a Parquet file", path)
+    length = int.from_bytes(tail[-8:-4], "little")
+    if length > size - len(MAGIC) - TRAILER_BYTES:
+        raise _corrupt(f"its footer claims {length} of {size} bytes", path)
+    if length <= len(tail) - TRAILER_BYTES:
+        return tail[-TRAILER_BYTES - length : -TRAILER_BYTES]
+    missing = length + TRAILER_BYTES - len(tail)
+    return bytes(source.read_at(missing, start - missing)) + tail[:-TRAILER_BYTES]
+
+
+def encrypted(path: str) -> UnsupportedTableError:
+    """The error for files with encrypted columns or an encrypted footer."""
+    return UnsupportedTableError(
+        "The file uses Parquet encryption, which lakewright does not read.",
+        hint="Rewrite the table without Parquet encryption, or read it with Hudi.",
+        context={"path": path},
+    )
+
+
+def row_group_chunks(footer: bytes) -> list[dict[str, RawChunk]]:
+    """For each row group its top-level columns; empty where the footer does not parse."""
+    thrift = _Compact(footer)
+    groups: list[dict[str, RawChunk]] = []
+    try:
+        for field, kind in thrift.fields():
+            if field == 4 and kind == _LIST:
+                groups = [_row_group(thrift) for _ in range(thrift.list_of(_STRUCT))]
+                break
+            thrift.skip(kind)
+    except (IndexError, ValueError, struct.error):
+        return []
+    return groups
+
+
+def typed_bounds(chunk: RawChunk, kind: pa.DataType, rows: int) -> ChunkStatistics:
+    """Bounds as Python values of the column's Arrow type."""
+    low = _value(chunk.minimum, chunk.physical, kind)
+    high = _value(chunk.maximum, chunk.physical, kind)
+    if low is None or high is None:
+        return ChunkStatistics(None, None, chunk.null_count, rows)
+    return ChunkStatistics(low, high, chunk.null_count, rows)
+
+
+def _corrupt(why: str, path: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"The Parquet file cannot be read: {why}.",
+        hint="The file is damaged or cut; restore it, or roll back the instant that wrote it.",
+        context={"path": path},
+    )
+
+
+def _row_group(thrift: _Compact) -> dict[str, RawChunk]:
+    chunks: dict[str, RawChunk] = {}
+    for field, kind in thrift.fields():
+        if field == 1 and kind == _LIST:
+            for _ in range(thrift.list_of(_STRUCT)):
+                chunk = _column_chunk(thrift)
+                if chunk is not None and chunk.column is not None:
+                    chunks[chunk.column] = chunk
+        else:
+            thrift.skip(kind)
+    return chunks
+
+
+def _column_chunk(thrift: _Compact) -> RawChunk | None:
+    found = None
+    for field, kind in thrift.fields():
+        if field == 3 and kind == _STRUCT:
+            found = _column_metadata(thrift)
+        else:
+            thrift.skip(kind)
+    return found
+
+
+def _column_metadata(thrift: _Compact) -> RawChunk:
+    physical, column = -1, None
+    statistics: dict[int, bytes | int] = {}
+    for field, kind in thrift.fields():
+        if field == 1 and kind == _I32:
+            physical = thrift.zigzag()
+        elif field == 3 and kind == _LIST:
+            names = [thrift.binary() for _ in range(thrift.list_of(_BINARY))]
+            column = names[0].decode("utf-8", "replace") if len(names) == 1 else None
+        elif field == 12 and kind == _STRUCT:
+            statistics = _statistics(thrift)
+        else:
+            thrift.skip(kind)
+    low, high = statistics.get(6), statistics.get(5)
+    if low is None and high is None and physical in _ORDERED_BY_SIGN:
+        low, high = statistics.get(2), statistics.get(1)
+    nulls = statistics.get(3)
+    return RawChunk(
+        column,
+        physical,
+        low if isinstance(low, bytes) else None,
+        high if isinstance(high, bytes) else None,
+        nulls if isinstance(nulls, int) and nulls >= 0 else None,
+    )
+
+
+def _statistics(thrift: _Compact) -> dict[int, bytes | int]:
+    found: dict[int, bytes | int] = {}
+    for field, kind in thrift.fields():
+        if kind == _BINARY:
+            found[field] = thrift.binary()
+        elif kind == _I64:
+            found[field] = thrift.zigzag()
+        else:
+            thrift.skip(kind)
+    return found
+
+
+class _Compact:
+    """A reader of the compact protocol; bad bytes raise `IndexError` or `ValueError`."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def fields(self) -> Any:
+        """Ids and types of the fields of a struct; each value must be taken before the next."""
+        last = 0
+        while True:
+            head = self._data[self._at]
+            self._at += 1
+            if head == 0:
+                return
+            delta = head >> 4
+            last = last + delta if delta else self.zigzag()
+            yield last, head & 15
+
+    def varint(self) -> int:
+        """An unsigned number of up to ten bytes."""
+        value = shift = 0
+        data, at = self._data, self._at
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self._at = at
+                return value
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number is too long")
+
+    def zigzag(self) -> int:
+        """A signed number."""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def binary(self) -> bytes:
+        """Bytes after their length."""
+        length = self.varint()
+        end = self._at + length
+        if end > len(self._data):
+            raise ValueError("bytes reach beyond the footer")
+        value = self._data[self._at : end]
+        self._at = end
+        return value
+
+    def list_of(self, kind: int) -> int:
+        """The length of a list whose elements must have a type."""
+        length, found = self._list_head()
+        if length and found != kind:
+            raise ValueError("a list has elements of another type")
+        return length
+
+    def _list_head(self) -> tuple[int, int]:
+        head = self._data[self._at]
+        self._at += 1
+        length = head >> 4
+        if length == 15:
+            length = self.varint()
+        if length > len(self._data) - self._at:
+            raise ValueError("a list reaches beyond the footer")
+        return length, head & 15
+
+    def skip(self, kind: int, depth: int = 0) -> None:
+        """Pass over a value."""
+        if depth > NESTING_MAX:
+            raise ValueError("nested too deeply")
+        if kind in (_TRUE, _FALSE):
+            return
+        if kind in (_I16, _I32, _I64):
+            self.varint()
+        elif kind == _BINARY:
+            self.binary()
+        elif kind == _STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner, depth + 1)
+        elif kind in (_LIST, _SET):
+            length, inner = self._list_head()
+            for _ in range(length):
+                self._skip_element(inner, depth + 1)
+        elif kind == _MAP:
+            self._skip_map(depth)
+        elif kind == _BYTE:
+            self._at += 1
+        elif kind == _DOUBLE:
+            self._at += 8
+        else:
+            raise ValueError("unknown type")
+
+    def _skip_element(self, kind: int, depth: int) -> None:
+        if kind in (_TRUE, _FALSE):
+            self._at += 1
+        else:
+            self.skip(kind, depth)
+
+    def _skip_map(self, depth: int) -> None:
+        length = self.varint()
+        if not length:
+            return
+        if length > len(self._data) - self._at:
+            raise ValueError("a map reaches beyond the footer")
+        head = self._data[self._at]
+        self._at += 1
+        for _ in range(length):
+            self._skip_element(head >> 4, depth + 1)
+            self._skip_element(head & 15, depth + 1)
+
+
+def _value(raw: bytes | None, physical: int, kind: pa.DataType) -> Any | None:
+    """One bound as a Python value; None where it cannot be told."""
+    if raw is None or len(raw) != _WIDTHS.get(physical, len(raw)):
+        return None
+    if physical in (_INT32, _INT64):
+        return _integer_value(int.from_bytes(raw, "little", signed=True), raw, kind)
+    if physical in (_FLOAT, _DOUBLE_TYPE) and pt.is_floating(kind):
+        number = struct.unpack("<f" if physical == _FLOAT else "<d", raw)[0]
+        return None if math.isnan(number) else number
+    if physical == _BOOLEAN and pt.is_boolean(kind):
+        return raw != b"\x00"
+    if physical in (_BYTE_ARRAY, _FIXED):
+        return _bytes_value(raw, kind)
+    return None
+
+
+def _integer_value(number: int, raw: bytes, kind: pa.DataType) -> Any | None:
+    if pt.is_unsigned_integer(kind):
+        return int.from_bytes(raw, "little")
+    if pt.is_integer(kind):
+        return number
+    if pt.is_decimal(kind):
+        return Decimal(number).scaleb(-kind.scale)
+    if pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_time(kind):
+        if getattr(kind, "unit", "") == "ns":
+            return None
+        try:
+            width = pa.int64() if len(raw) == 8 else pa.int32()
+            return pa.scalar(number, width).cast(kind).as_py()
+        except (OverflowError, ValueError, pa.ArrowException):
+            return None  # beyond the years that Python's dates have
+    return None
+
+
+def _bytes_value(raw: bytes, kind: pa.DataType) -> Any | None:
+    if pt.is_decimal(kind):
+        if not raw or len(raw) > 32:
+            return None
+        return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-kind.scale)
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            return None
+    is_bytes = pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind)
+    return raw if is_bytes else None

@@ -1,0 +1,137 @@
+"""One version per key of a file slice's log, and how it meets the base file.
+
+`locate` finds the log version of each base row, `apply` merges a batch of base rows with theirs,
+`remaining` gives the rows that no base row met. Memory is that of the log: nothing grows with the
+base file, and batches without a hit pass unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.merge.answers import ask, distinct_sets, needed_columns, pair_context
+from lakewright.merge.columns import Int64s
+from lakewright.merge.log_rows import FULL, Entries, LogRows
+from lakewright.merge.overlay import overlay
+from lakewright.merge.partial import Takes
+from lakewright.merge.protocol import MergeContext, Phase, RecordMerger, Take
+from lakewright.merge.reduction import Int32s
+
+
+class LogState:
+    """The log of one file slice, reduced; stateful in which keys base rows have met."""
+
+    def __init__(
+        self,
+        ctx: MergeContext,
+        merger: RecordMerger,
+        rows: LogRows,
+        keys: pa.Array,
+        entries: Entries,
+    ) -> None:
+        """Made by `LogVersions.finish`."""
+        self._ctx = replace(ctx, phase=Phase.BASE)
+        self._merger = merger
+        self._rows = rows
+        self._keys = keys
+        self._entries = entries
+        self._met = np.zeros(len(keys), dtype=np.bool_)
+        self._needed = needed_columns(merger, ctx)
+        self._narrow: pa.RecordBatch | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of keys, deletes included."""
+        return len(self._keys)
+
+    @property
+    def keys(self) -> pa.Array:
+        """The distinct keys in the order of their first appearance."""
+        return self._keys
+
+    def locate(self, base_keys: pa.Array | pa.ChunkedArray) -> Int32s:
+        """For each base row the code of its log version, -1 for none.
+
+        Base rows come in file order, over one call or several. Of base rows with the same key only
+        the first meets the log; the others stay as they are.
+        """
+        if base_keys.type != self._keys.type:
+            base_keys = base_keys.cast(self._keys.type)
+        found = pc.index_in(base_keys, value_set=self._keys, skip_nulls=True)
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        codes: Int32s = found.fill_null(-1).to_numpy(zero_copy_only=False)
+        hits = np.flatnonzero(codes >= 0)
+        met = codes[hits]
+        firsts = np.full(self.size, -1, dtype=np.int64)
+        firsts[met[::-1]] = hits[::-1]
+        again = self._met[met] | (firsts[met] != hits)
+        self._met[met] = True
+        if again.any():
+            codes = codes.copy()
+            codes[hits[again]] = -1
+        return codes
+
+    def apply(self, base: pa.RecordBatch, codes: Int32s) -> pa.RecordBatch:
+        """The base rows, in `ctx.schema` and merged with the versions `codes`, deletes left out."""
+        hits = np.flatnonzero(codes >= 0)
+        if not len(hits):
+            return base
+        met = codes[hits]
+        entries = self._entries.at(met)
+        take, built = self._meet(base, hits, met, entries)
+        gone = (take == Take.DELETE) | ((take == Take.NEWER) & entries.deleted)
+        keep = None
+        if gone.any():
+            keep = np.ones(base.num_rows, dtype=np.bool_)
+            keep[hits[gone]] = False
+        taken = np.flatnonzero((take == Take.NEWER) & ~entries.deleted)
+        rows, order = self._rows.pool.gather_any_order(entries.numbers[taken])
+        taken = taken if order is None else taken[order]
+        positions = np.concatenate([hits[taken], *(hits[places] for places, _ in built)])
+        pieces = [rows, *(batch for _, batch in built)]
+        pieces = [piece for piece in pieces if piece.num_rows] or pieces[:1]
+        replacements = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+        return overlay(base, positions, replacements, keep)
+
+    def remaining(self, max_rows: int) -> Iterator[pa.RecordBatch]:
+        """Rows of keys that no base row met, deletes left out, at most `max_rows` per batch.
+
+        They come in the order in which their keys first appeared in the log.
+        """
+        numbers = self._entries.numbers[~self._met & ~self._entries.deleted]
+        for first in range(0, len(numbers), max_rows):
+            yield self._rows.pool.gather(numbers[first : first + max_rows])
+
+    def _meet(
+        self, base: pa.RecordBatch, hits: Int64s, met: Int32s, entries: Entries
+    ) -> tuple[Takes, list[tuple[Int64s, pa.RecordBatch]]]:
+        """What becomes of each hit, and the built rows with their places among the hits."""
+        take = np.empty(len(hits), dtype=np.uint8)
+        built = []
+        for _, column_set, places in distinct_sets(None, entries):
+            newer = entries.at(places)
+            ctx = pair_context(self._ctx, None, newer, None, self._rows.column_sets[column_set])
+            if column_set == FULL and self._needed is not None:
+                older_rows = base.select(self._needed).take(pa.array(hits[places]))
+                newer_rows = self._narrow_rows().take(pa.array(met[places]))
+            else:
+                older_rows = base.take(pa.array(hits[places]))
+                newer_rows = self._rows.batch(self._keys, met[places], newer.numbers)
+            answer = ask(self._merger, older_rows, newer_rows, ctx)
+            take[places] = answer.take
+            if answer.built is not None:
+                built.append((places[answer.take == Take.BUILT], answer.built))
+        return take, built
+
+    def _narrow_rows(self) -> pa.RecordBatch:
+        """The few columns that decide, of every key, gathered once."""
+        if self._narrow is None:
+            codes = np.arange(self.size, dtype=np.int32)
+            self._narrow = self._rows.batch(self._keys, codes, self._entries.numbers, self._needed)
+        return self._narrow

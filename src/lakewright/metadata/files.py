@@ -1,0 +1,181 @@
+"""The `files` index: which partitions a table has, and which files each of them has.
+
+A record maps names to sizes and tombstones. Records of a partition are folded in commit order, base
+file first: a tombstone removes what came before it, what comes after it lives, and a file that was
+written to again has its greatest size. All records of all partitions are folded at once.
+
+The JVM folds log records among themselves first and drops a tombstone that met its file there; then
+a file that the base also lists comes back to life. Folding once, in order, does not have that gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakewright.errors import MetadataTableError
+from lakewright.format.partitions import ListedFile
+from lakewright.metadata.keys import ALL_PARTITIONS, partition_identifier, partition_path
+from lakewright.metadata.records import Decoded, FileGroupReader, Keys, decoded, living
+
+__all__ = ["Difference", "compare", "file_table", "listed_files", "listed_partitions"]
+
+_COLUMNS: Final = ("type", "filesystemMetadata")
+_PARTITION_LIST, _FILE_LIST = 1, 2
+
+FILE_TABLE: Final = pa.schema(
+    [("partition", pa.string()), ("name", pa.string()), ("size", pa.int64())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file about which the metadata table and a listing disagree; None is absent."""
+
+    partition: str
+    name: str
+    listed_size: int | None
+    metadata_size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Map entries of records in commit order."""
+
+    record: npt.NDArray[np.int64]
+    """Which of the asked keys the entry belongs to."""
+    names: pa.StringArray
+    sizes: npt.NDArray[np.int64]
+    deleted: npt.NDArray[np.bool_]
+
+
+def listed_partitions(reader: FileGroupReader) -> list[str]:
+    """Paths of all live partitions, sorted; `[""]` for a table without partitions."""
+    keys = pa.array([ALL_PARTITIONS], pa.binary())
+    entries, found = _entries(reader, keys, _PARTITION_LIST)
+    if not found.all():
+        raise _broken("it has no list of partitions")
+    live, _ = _folded(entries)
+    return sorted(partition_path(p) for p in entries.names.take(pa.array(live)).to_pylist())
+
+
+def file_table(reader: FileGroupReader, partitions: Sequence[str]) -> pa.Table:
+    """Live files of the partitions: partition, name, size; ordered by partition, then name."""
+    identifiers = pa.array([partition_identifier(p) for p in partitions], pa.string())
+    entries, found = _entries(reader, identifiers.cast(pa.binary()), _FILE_LIST)
+    if not found.all():
+        missing = partitions[int(np.argmin(found))]
+        raise _broken(f"it has no list of files for partition '{missing}'")
+    live, sizes = _folded(entries)
+    paths = pa.array(partitions, pa.string())
+    table = pa.table(
+        [
+            paths.take(pa.array(entries.record[live])),
+            entries.names.take(pa.array(live)),
+            pa.array(sizes, pa.int64()),
+        ],
+        schema=FILE_TABLE,
+    )
+    return table.sort_by([("partition", "ascending"), ("name", "ascending")])
+
+
+def listed_files(reader: FileGroupReader, partitions: Sequence[str]) -> dict[str, list[ListedFile]]:
+    """Live files of each partition, sorted by name."""
+    table = file_table(reader, partitions)
+    out: dict[str, list[ListedFile]] = {p: [] for p in partitions}
+    columns = (table[c].combine_chunks().to_pylist() for c in FILE_TABLE.names)
+    for partition, name, size in zip(*columns, strict=True):  # one per file: that is the result
+        out[partition].append(ListedFile(name, size))
+    return out
+
+
+def compare(
+    listing: Mapping[str, Iterable[ListedFile]], metadata: Mapping[str, Iterable[ListedFile]]
+) -> list[Difference]:
+    """Files that only one of the two knows, or whose sizes differ; sorted."""
+    stored = {(p, f.name): f.size for p, files in listing.items() for f in files}
+    told = {(p, f.name): f.size for p, files in metadata.items() for f in files}
+    return [
+        Difference(*key, stored.get(key), told.get(key))
+        for key in sorted(stored.keys() | told.keys())
+        if stored.get(key) != told.get(key)
+    ]
+
+
+def _entries(
+    reader: FileGroupReader, keys: pa.BinaryArray, kind: int
+) -> tuple[_Entries, npt.NDArray[np.bool_]]:
+    """Entries of the records with the given keys, and which of the keys have a record."""
+    runs = list(decoded(living(reader.read(Keys(keys)), newest_only=False), _COLUMNS))
+    found = np.zeros(len(keys), np.bool_)
+    if not runs:
+        none = np.zeros(0, np.int64)
+        return _Entries(none, pa.array([], pa.string()), none, none.astype(np.bool_)), found
+    parts = [_flattened(run, keys, kind) for run in runs]
+    for run in runs:
+        found[_places(run.keys, keys)] = True
+    return (
+        _Entries(
+            np.concatenate([p.record for p in parts]),
+            pa.concat_arrays([p.names for p in parts]),
+            np.concatenate([p.sizes for p in parts]),
+            np.concatenate([p.deleted for p in parts]),
+        ),
+        found,
+    )
+
+
+def _flattened(run: Decoded, keys: pa.BinaryArray, kind: int) -> _Entries:
+    kinds = np.asarray(run.rows.column("type"))
+    if (kinds != kind).any():
+        raise _broken(f"a record of type {kinds[kinds != kind][0]} is where type {kind} belongs")
+    maps = run.rows.column("filesystemMetadata")
+    counts = np.asarray(_sizes_of(maps))
+    items = maps.items
+    return _Entries(
+        np.repeat(_places(run.keys, keys), counts),
+        maps.keys,
+        np.asarray(items.field("size")),
+        np.asarray(items.field("isDeleted").cast(pa.uint8())).astype(np.bool_),
+    )
+
+
+def _sizes_of(maps: pa.MapArray) -> npt.NDArray[np.int64]:
+    counts = np.diff(np.asarray(maps.offsets)).astype(np.int64)
+    counts[np.asarray(maps.is_null())] = 0
+    return counts
+
+
+def _places(some: pa.BinaryArray, keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
+    return np.asarray(pa.compute.index_in(some, value_set=keys)).astype(np.int64)
+
+
+def _folded(entries: _Entries) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+    """Live entries (by the index of their last occurrence) and their sizes."""
+    if not len(entries.record):
+        return np.zeros(0, np.intp), np.zeros(0, np.int64)
+    names = entries.names.dictionary_encode()
+    code = entries.record * len(names.dictionary) + np.asarray(names.indices)
+    order = np.argsort(code, kind="stable")
+    code = code[order]
+    first = np.flatnonzero(np.diff(code, prepend=-1))
+    place = np.arange(len(code))
+    deleted = entries.deleted[order]
+    horizon = np.maximum.reduceat(np.where(deleted, place, -1), first)
+    alive = place > np.repeat(horizon, np.diff(first, append=len(code)))
+    sizes = np.maximum.reduceat(np.where(alive, entries.sizes[order], -1), first)
+    last = np.append(first[1:], len(code)) - 1
+    listed = ~deleted[last]
+    return order[last[listed]], sizes[listed]
+
+
+def _broken(why: str) -> MetadataTableError:
+    return MetadataTableError(
+        f"The files index of the metadata table is broken: {why}.",
+        hint="Read the table without its metadata table, and rebuild that.",
+    )

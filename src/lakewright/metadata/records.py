@@ -1,0 +1,218 @@
+"""Records of one metadata-table file group: base file and log blocks, by key, oldest first.
+
+A `FileGroupReader` answers a selection (everything, some keys, some prefixes) with `Part`s: keys
+with their encoded values, or keys that were deleted, in the order they were committed. `living`
+drops what later deletes took away and, where newer records simply win, what newer ones replaced.
+Values are decoded with the schema that stands beside them, never with a built-in one: a table
+regularly holds several generations. Damage is a `CorruptFileError` of the codec that found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.codec.avro.columns import decode_records
+from lakewright.codec.avro.schema import parse_schema
+from lakewright.codec.avro.types import Record
+from lakewright.codec.hfile import HFile
+from lakewright.codec.hfile.cells import starting_with
+from lakewright.errors import MetadataTableError
+from lakewright.format.log_block import BlockType, LogBlock
+from lakewright.format.log_content import delete_rows
+from lakewright.storage.base import Storage
+
+__all__ = [
+    "Decoded",
+    "Everything",
+    "FileGroupReader",
+    "Keys",
+    "Part",
+    "Prefixes",
+    "Selection",
+    "decoded",
+    "living",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Every record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Records with one of these keys."""
+
+    keys: pa.BinaryArray
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """Records whose key starts with one of these."""
+
+    prefixes: tuple[bytes, ...]
+
+
+Selection = Everything | Keys | Prefixes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Records of one base file or log block; `values` and `schema` are None for deleted keys."""
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray | None
+    schema: str | None
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Decoded records that were written with one schema."""
+
+    keys: pa.BinaryArray
+    rows: pa.RecordBatch
+    schema: Record
+
+
+class FileGroupReader:
+    """One file group, as it is committed: an HFile, then log blocks. Opened files are kept."""
+
+    def __init__(
+        self, storage: Storage, base: tuple[str, int] | None, blocks: Sequence[LogBlock]
+    ) -> None:
+        """`base` is the path and size of the base file; `blocks` count, oldest first."""
+        self._storage = storage
+        self._base = base
+        self._blocks = blocks
+        self._opened: list[tuple[HFile, str]] | None = None
+
+    def read(self, selection: Selection) -> list[Part]:
+        """The selected records, oldest first."""
+        if self._opened is None:
+            self._opened = list(self._open())
+        opened = iter(self._opened)
+        parts = [self._cells(*next(opened), selection)] if self._base is not None else []
+        for block in self._blocks:
+            if block.type is BlockType.DELETE:
+                keys = _selected(delete_rows(block).keys.cast(pa.binary()), selection)
+                parts.append(Part(keys, None, None, block.path))
+            else:
+                parts.append(self._cells(*next(opened), selection))
+        return [part for part in parts if len(part.keys)]
+
+    def _open(self) -> Iterator[tuple[HFile, str]]:
+        if self._base is not None:
+            path, size = self._base
+            base = HFile.open(self._storage, path, size=size)
+            yield base, _stored_schema(base)
+        for block in self._blocks:
+            if block.type is BlockType.DELETE:
+                continue
+            if block.type is not BlockType.HFILE_DATA:
+                raise MetadataTableError(
+                    f"The metadata table has a log block of type {block.type.name}.",
+                    hint="Read the table without its metadata table, and rebuild that.",
+                    context={"path": block.path, "offset": block.offset},
+                )
+            yield HFile(block.content, path=block.path, base_offset=block.offset), block.schema
+
+    def _cells(self, file: HFile, schema: str, selection: Selection) -> Part:
+        match selection:
+            case Everything():
+                keys, values = file.cells()
+            case Prefixes(prefixes):
+                keys, values = file.prefixes(prefixes)
+            case Keys(wanted):
+                found = file.lookup(wanted)
+                keys, values = wanted.filter(found.is_valid()), found.drop_null()
+        return Part(keys, values, schema, file.path)
+
+
+def living(parts: Sequence[Part], *, newest_only: bool) -> list[Part]:
+    """What is left after deletes and, with `newest_only`, one record per key.
+
+    Without `newest_only` several records of a key remain, oldest first, to be combined.
+    """
+    if not parts:
+        return []
+    if len(parts) == 1 and parts[0].values is not None:
+        return list(parts)
+    sizes = [len(p.keys) for p in parts]
+    codes = _codes(pa.concat_arrays([p.keys for p in parts]))
+    place = np.arange(len(codes))
+    deleted = np.repeat([p.values is None for p in parts], sizes)
+    horizon = np.full(int(codes.max()) + 1, -1, np.int64)
+    np.maximum.at(horizon, codes[deleted], place[deleted])
+    keep = place > horizon[codes]
+    if newest_only:
+        newest = np.zeros_like(horizon)
+        newest[codes] = place  # ascending: the last one stays
+        keep &= place == newest[codes]
+    out = []
+    for part, mine in zip(parts, np.split(keep, np.cumsum(sizes)[:-1]), strict=True):
+        if part.values is None or not mine.any():
+            continue
+        if not mine.all():
+            mask = pa.array(mine)
+            part = Part(part.keys.filter(mask), part.values.filter(mask), part.schema, part.path)
+        out.append(part)
+    return out
+
+
+def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
+    """Decode the values; neighbours with equal schemas together. `columns` must all be there."""
+    for schema, alike in groupby(parts, key=lambda p: p.schema):
+        run = list(alike)
+        record = parse_schema(schema or "")
+        names = {f.name for f in record.fields} if isinstance(record, Record) else set()
+        if not isinstance(record, Record) or not names.issuperset(columns):
+            raise MetadataTableError(
+                f"Records of the metadata table lack {', '.join(columns)}.",
+                hint="Read the table without its metadata table, and rebuild that.",
+                context={"path": run[0].path},
+            )
+        values = pa.concat_arrays([p.values for p in run])
+        offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :].astype(np.int64)
+        payload = values.buffers()[2] or pa.py_buffer(b"")
+        rows = decode_records(
+            payload,
+            offsets[: len(values)],
+            offsets[1 : len(values) + 1],
+            record,
+            columns=columns,
+            path=run[0].path,
+        )
+        yield Decoded(pa.concat_arrays([p.keys for p in run]), rows, record)
+
+
+def _codes(keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
+    return np.asarray(keys.dictionary_encode().indices).astype(np.int64)
+
+
+def _selected(keys: pa.BinaryArray, selection: Selection) -> pa.BinaryArray:
+    match selection:
+        case Everything():
+            return keys
+        case Keys(wanted):
+            return keys.filter(pc.is_in(keys, value_set=wanted))
+        case Prefixes(prefixes):
+            return keys.filter(pa.array(starting_with(keys, prefixes)))
+
+
+def _stored_schema(file: HFile) -> str:
+    text = file.file_info.get("schema")
+    if text is None:
+        raise MetadataTableError(
+            "A base file of the metadata table has no schema.",
+            hint="Read the table without its metadata table, and rebuild that.",
+            context={"path": file.path},
+        )
+    return text.decode("utf-8", "replace")
