@@ -1,3 +1,38 @@
-"""lakewright: a Hudi-format lakehouse engine in Python."""
+"""lakewright: a Hudi-format lakehouse engine in Python.
+
+>>> import lakewright as lw
+>>> table = lw.Table.open("/data/trips")                                     # doctest: +SKIP
+>>> table.scan(columns=["id", "city"], where="city = 'sf'").to_arrow()       # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.scan import Scan
+from lakewright.engine.scan_plan import ScanPlan
+from lakewright.errors import LakewrightError
+from lakewright.expr import col, lit
+from lakewright.merge.protocol import Merged, MergeContext, RecordMerger, RecordType, Take
+from lakewright.merge.user import merger
+from lakewright.storage.options import StorageOptions
+from lakewright.table import Table
 
 __version__ = "0.1.0.dev0"
+
+__all__ = [
+    "LakewrightError",
+    "MergeContext",
+    "Merged",
+    "ReadOptions",
+    "RecordMerger",
+    "RecordType",
+    "Scan",
+    "ScanPlan",
+    "StorageOptions",
+    "Table",
+    "Take",
+    "__version__",
+    "col",
+    "lit",
+    "merger",
+]

@@ -161,7 +161,8 @@ def _regroup(column: pa.Array, flat: list[Any]) -> list[Any]:
 def _unscaled(value: Any, schema: Primitive | Fixed) -> bytes | None:
     if value is None:
         return None
-    number = int(value.scaleb(schema.scale))
+    sign, digits, _ = value.as_tuple()
+    number = int("".join(map(str, digits))) * (-1 if sign else 1)
     if isinstance(schema, Fixed):
         return number.to_bytes(schema.size, "big", signed=True)
     return shortest_bytes(number)

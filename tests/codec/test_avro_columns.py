@@ -32,7 +32,7 @@ def rows_of(batch: pa.RecordBatch, text: str) -> list[dict[str, Any]]:
 
 
 @given(cases())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_decoding_and_encoding_agree_with_the_oracle_for_any_schema(case: Case) -> None:
     schema = parse_schema(case.text)
     batch = decode_records(*case.frames, schema)
@@ -45,7 +45,7 @@ def test_decoding_and_encoding_agree_with_the_oracle_for_any_schema(case: Case) 
 
 
 @given(cases(depth=2, fields=7), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_projection_equals_the_columns_of_a_full_decode(case: Case, data: st.DataObject) -> None:
     schema = parse_schema(case.text)
     whole = decode_records(*case.frames, schema)
@@ -59,7 +59,7 @@ def test_a_projection_equals_the_columns_of_a_full_decode(case: Case, data: st.D
 
 
 @given(cases(depth=2), st.integers(1, 50))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_slice_encodes_as_the_same_rows(case: Case, start: int) -> None:
     schema = parse_schema(case.text)
     batch = decode_records(*case.frames, schema).slice(start)

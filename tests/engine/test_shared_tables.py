@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
@@ -15,8 +17,35 @@ from tests.rows import canonical, table_rows
 TABLES = shared_tables()
 pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)
 
+DAMAGED_TIMES = {
+    "cow_v8_logical_types.zip": ("ts_millis", "local_ts_millis", "local_ts_micros"),
+}
+"""Files of this table annotate milliseconds as microseconds (or not at all) while the table's schema
+says what they are. Its expectation was taken with Hudi 1.0.2, which believes the files: times in
+1970, and local times as plain numbers. Hudi 1.2.0 repairs them by the table's schema, and so do we.
+"""
+
 READABLE = [t for t in TABLES if t.rows is not None]
 REFUSED = [t for t in TABLES if t.refused]
+
+
+def repaired(value: str | int) -> str:
+    """A time as Hudi 1.0.2 returned it, as the time it stands for."""
+    zone = UTC if isinstance(value, str) else None
+    epoch = datetime(1970, 1, 1, tzinfo=zone)
+    if isinstance(value, str):
+        value = (datetime.fromisoformat(value) - epoch) // timedelta(microseconds=1)
+    if value < 10**14:  # milliseconds that were taken for microseconds
+        value *= 1000
+    return (epoch + timedelta(microseconds=value)).isoformat()
+
+
+def wanted_rows(shared: SharedTable) -> list[str]:
+    """The expected rows, with damaged times repaired."""
+    rows = expected_rows(shared)
+    for row in rows:
+        row |= {name: repaired(row[name]) for name in DAMAGED_TIMES.get(shared.zip, ())}
+    return canonical(rows)
 
 
 @pytest.mark.parametrize("shared", READABLE, ids=lambda t: t.id)
@@ -27,7 +56,7 @@ def test_rows_are_exactly_the_expected_ones(
     options = lw.ReadOptions(use_metadata_table=listing == "metadata table")
     table = lw.Table.open(unpack(shared, tmp_path), options=options)
     got = canonical(table_rows(table.scan().to_arrow()))
-    assert got == canonical(expected_rows(shared))
+    assert got == wanted_rows(shared)
 
 
 @pytest.mark.parametrize("shared", READABLE, ids=lambda t: t.id)
@@ -47,15 +76,8 @@ def test_stream_projection_and_filter_agree_with_the_whole(
     if key in whole.column_names and whole.num_rows:
         wanted = whole[key][0].as_py()
         found = table.scan(where=lw.col(key) == wanted).to_arrow()
-        expected = whole.filter(lw_equal(whole[key], wanted))
+        expected = whole.filter(pc.equal(whole[key], wanted))
         assert canonical(table_rows(found)) == canonical(table_rows(expected))
-
-
-def lw_equal(column: object, value: object) -> object:
-    """A mask of equal values, by Arrow."""
-    import pyarrow.compute as pc
-
-    return pc.equal(column, value)
 
 
 @pytest.mark.parametrize("shared", REFUSED, ids=lambda t: t.id)

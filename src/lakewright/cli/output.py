@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 TEXT_CELL_MAX = 80
+UNBOUNDED_WIDTH = 1 << 16
+"""Text that goes to a file or a pipe is not folded to a terminal's width."""
 
 
 class Output(str, Enum):
@@ -83,7 +85,8 @@ def _print_text(names: list[str], batches: Iterable[pa.RecordBatch], title: str 
         for row in batch.to_pylist():
             shown.add_row(*[_cell(v) for v in row.values()])
             count += 1
-    console = Console(soft_wrap=not sys.stdout.isatty(), markup=False, highlight=False)
+    width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
+    console = Console(width=width, markup=False, highlight=False)
     console.print(shown)
     note(f"{count} row{'' if count == 1 else 's'}")
 

@@ -12,7 +12,7 @@ after its length was checked against the file, so bad bytes cannot ask for unbou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,7 +109,7 @@ class ParquetFooter:
         return cls(
             path=path,
             num_rows=metadata.num_rows,
-            created_by=metadata.created_by or "",
+            created_by=_created_by(metadata),
             schema=schema,
             values=_text_values(metadata.metadata or {}),
             row_groups=tuple(
@@ -140,7 +140,7 @@ def open_parquet(
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + trailer))
         if len(footer) - metadata.serialized_size == SIGNATURE_BYTES:
             raise encrypted(path)
-        return ParquetFile(
+        file = ParquetFile(
             source,
             footer,
             metadata=metadata,
@@ -149,6 +149,8 @@ def open_parquet(
             arrow_extensions_enabled=False,
             pre_buffer=pre_buffer,
         )
+        _check_names(file.schema_arrow)
+        return file
     except LakewrightError:
         raise
     except _FAILURES as error:
@@ -164,7 +166,7 @@ def iter_row_groups(
     batch_rows: int = BATCH_ROWS,
     use_threads: bool = False,
 ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """Each chosen row group with its batches; batches hold `columns` in file order.
+    """Each chosen row group with its batches; batches hold `columns` as asked.
 
     A row group's batches must be taken before the next row group is asked for.
     """
@@ -225,6 +227,14 @@ def _statistics(
     return typed_bounds(chunk, kind, rows)
 
 
+def _check_names(fields: Iterable[pa.Field]) -> None:
+    """Names that are not UTF-8 fail here, and not wherever they are first looked at."""
+    for field in fields:
+        _ = field.name
+        if pa.types.is_nested(field.type):
+            _check_names(field.type.field(i) for i in range(field.type.num_fields))
+
+
 def _text_values(raw: Mapping[bytes, bytes]) -> dict[str, str]:
     values = {}
     for key, value in raw.items():
@@ -233,6 +243,13 @@ def _text_values(raw: Mapping[bytes, bytes]) -> dict[str, str]:
         except UnicodeDecodeError:
             continue
     return values
+
+
+def _created_by(metadata: pq.FileMetaData) -> str:
+    try:
+        return metadata.created_by or ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def _unreadable(error: Exception, path: str) -> LakewrightError:

@@ -13,7 +13,8 @@ from operator import and_, or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.expr.evaluate import COMPARE, scalar, value_set, work_type
+from lakewright.expr.coerce import work_type
+from lakewright.expr.evaluate import COMPARE, scalar
 from lakewright.expr.logic import negation_normal, require_bound
 from lakewright.expr.tree import (
     And,
@@ -68,11 +69,11 @@ def _expression(expr: Expr) -> pc.Expression:
 
 
 def _options(expr: In) -> pc.SetLookupOptions:
-    return pc.SetLookupOptions(value_set=value_set(expr))
+    return pc.SetLookupOptions(value_set=expr.array)
 
 
 def _values(column: Column, *, list_: In | None = None) -> pc.Expression:
     """The column, cast where Arrow lacks the comparison for its own type."""
     field = pc.field(*column.path)
-    wanted = work_type(column.type) if list_ is None else value_set(list_).type
-    return field if wanted == column.type else field.cast(wanted)
+    wanted = work_type(column.type) if list_ is None else list_.array.type
+    return field if wanted == column.type and not column.dictionary else field.cast(wanted)

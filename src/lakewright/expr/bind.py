@@ -33,6 +33,8 @@ from lakewright.expr.tree import (
     disjunction,
 )
 
+_LISTED_MAX = 10
+
 
 def bind(expr: Expr, schema: pa.Schema) -> Expr:
     """`expr` with types and literals of `schema`; `FilterError` if it does not fit."""
@@ -88,12 +90,13 @@ def _found(column: Column, schema: pa.Schema) -> Column:
     """`column` with its type; dictionary columns count as what they encode."""
     fields = {field.name: field.type for field in schema}
     kind: pa.DataType | None = None
+    encoded = False
     for depth, name in enumerate(column.path):
         if name not in fields:
             _unknown(column, depth, list(fields))
         kind = fields[name]
-        if pa.types.is_dictionary(kind):
-            kind = kind.value_type
+        encoded = pa.types.is_dictionary(kind)
+        kind = kind.value_type if encoded else kind
         last = depth == len(column.path) - 1
         if not last and not pa.types.is_struct(kind):
             inner = column_text(Column(column.path[: depth + 1]))
@@ -103,7 +106,7 @@ def _found(column: Column, schema: pa.Schema) -> Column:
                 column.position,
             )
         fields = {} if last else {field.name: field.type for field in kind}
-    return replace(column, type=kind)
+    return replace(column, type=kind, dictionary=encoded)
 
 
 def _unknown(column: Column, depth: int, names: list[str]) -> NoReturn:
@@ -113,6 +116,8 @@ def _unknown(column: Column, depth: int, names: list[str]) -> NoReturn:
     nearest = [column_text(Column((*column.path[:depth], lowered[name]))) for name in close]
     if nearest:
         hint = f"Did you mean {' or '.join(nearest)}?"
+    elif len(names) <= _LISTED_MAX:
+        hint = f"There are: {', '.join(column_text(Column((name,))) for name in names)}."
     else:
         hint = "See the table's schema for its columns."
     shown = column_text(Column(column.path[: depth + 1]))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -50,48 +51,51 @@ class _Unfit(Exception):  # noqa: N818 - never leaves this module
     """What would fit instead."""
 
 
+Place = int | Fraction | float
+"""Where a literal lies on a grid, in steps and exact; an infinity is beyond every step."""
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The values of a type as whole numbers of steps, and the literal's place among them."""
+    """The values of a type, as whole numbers of steps from `first` to `last`."""
 
     first: int
     last: int
-    place: Fraction | float
-    """Exact; an infinity is beyond every step."""
 
-    def point(self) -> int | None:
-        """The step that equals the literal, if there is one."""
-        if isinstance(self.place, float) or self.place.denominator != 1:
+    def point(self, place: Place) -> int | None:
+        """The step that is exactly there, if there is one."""
+        if isinstance(place, float) or place.denominator != 1:
             return None
-        steps = int(self.place)
-        return steps if self.first <= steps <= self.last else None
+        return int(place) if self.first <= place <= self.last else None
 
-    def compared(self, op: Op) -> tuple[Op, int] | bool:
+    def compared(self, op: Op, place: Place) -> tuple[Op, int] | bool:
         """A comparison with a step that selects the same values; or none (False) or all (True)."""
-        exact = self.point()
+        exact = self.point(place)
         if exact is not None:
             return op, exact
         if op in (Op.EQ, Op.NE):
             return op is Op.NE
         below = op in (Op.LT, Op.LE)
-        if self.place > self.last:
+        if place > self.last:
             return below
-        if self.place < self.first:
+        if place < self.first:
             return not below
-        return (Op.LE if below else Op.GT), math.floor(self.place)
+        return (Op.LE if below else Op.GT), math.floor(place)
 
 
 def compared(op: Op, column: Column, literal: Literal) -> Expr:
     """`column op literal` for a column whose type is set; raises `MismatchError`."""
     kind = column.type
     try:
-        if not _on_grid(kind):
+        grid = _grid(kind)
+        if grid is None:
             return Comparison(op, column, _plain_literal(kind, literal))
-        answer = _grid(kind, literal.value).compared(op)
+        answer = grid.compared(op, _place(kind, literal.value))
     except _Unfit as unfit:
         raise MismatchError(literal, str(unfit)) from None
     if isinstance(answer, bool):
-        return Not(In(column, ())) if answer else In(column, ())
+        none = in_list(column, ())
+        return Not(none) if answer else none
     op, steps = answer
     return Comparison(op, column, Literal(_from_steps(kind, steps), literal.position, kind))
 
@@ -106,15 +110,26 @@ def listed(column: Column, values: tuple[Literal, ...]) -> Expr:
             raise MismatchError(literal, str(unfit)) from None
         if fitted is not None:
             kept.setdefault(fitted.value, fitted)
-    return In(column, tuple(kept.values()))
+    return in_list(column, tuple(kept.values()))
+
+
+def in_list(column: Column, values: tuple[Literal, ...]) -> In:
+    """A bound list with its values as an Arrow array, in which zero has both signs."""
+    found: list[Any] = [literal.value for literal in values if literal.value is not None]
+    kind = work_type(column.type)
+    if pa.types.is_floating(kind):
+        kind = pa.float64()
+        found += [0.0, -0.0] if 0.0 in found else []
+    return In(column, values, pa.array(found, kind))
 
 
 def _list_item(kind: pa.DataType, literal: Literal) -> Literal | None:
     if literal.value is None:
         return replace(literal, type=kind)
-    if not _on_grid(kind):
+    grid = _grid(kind)
+    if grid is None:
         return _plain_literal(kind, literal)
-    steps = _grid(kind, literal.value).point()
+    steps = grid.point(_place(kind, literal.value))
     if steps is None:
         return None
     return Literal(_from_steps(kind, steps), literal.position, kind)
@@ -125,17 +140,6 @@ def _plain_literal(kind: pa.DataType, literal: Literal) -> Literal:
     value = _plain(kind, literal.value)
     kind = pa.float64() if isinstance(value, float) else kind
     return Literal(value, literal.position, kind)
-
-
-def _on_grid(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_integer(kind)
-        or types.is_decimal(kind)
-        or types.is_date(kind)
-        or types.is_timestamp(kind)
-        or types.is_time(kind)
-    )
 
 
 def _plain(kind: pa.DataType, value: Value) -> Value:
@@ -175,6 +179,22 @@ def is_bytes(kind: pa.DataType) -> bool:
     )
 
 
+def work_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Arrow has every comparison that filters need."""
+    types = pa.types
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_decimal32(kind) or types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_float16(kind):
+        return pa.float32()
+    return kind
+
+
 def _is_number(value: Value) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
@@ -188,29 +208,46 @@ def _double(value: Value) -> float:
         raise _Unfit("a number in the range of doubles") from None
 
 
-def _grid(kind: pa.DataType, value: Value) -> Grid:
-    """Where `value` lies among the values of `kind`."""
+@lru_cache(maxsize=256)
+def _grid(kind: pa.DataType) -> Grid | None:
+    """The grid of a type; None if it has none."""
     types = pa.types
-    if types.is_integer(kind):
-        bits = kind.bit_width
-        signed = types.is_signed_integer(kind)
-        first, last = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-        return Grid(first, last, _exact(value, 1))
+    if types.is_signed_integer(kind):
+        return Grid(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
+    if types.is_unsigned_integer(kind):
+        return Grid(0, 2**kind.bit_width - 1)
     if types.is_decimal(kind):
         last = 10**kind.precision - 1
-        return Grid(-last, last, _exact(value, 10**kind.scale))
+        return Grid(-last, last)
     if types.is_date(kind):
-        micros = Fraction(_timestamp_micros(kind, value), _DAY_MICROS)
-        return Grid(-(10**9), 10**9, micros)
-    unit = _UNIT_MICROS[kind.unit]
+        return Grid((date.min - _EPOCH_DAY).days, (date.max - _EPOCH_DAY).days)
     if types.is_time(kind):
-        return Grid(0, _DAY_MICROS // unit - 1, Fraction(_time_micros(value), unit))
-    last = _NS_MICROS_MAX if kind.unit == "ns" else _LAST_MICROS // unit
-    first = -_NS_MICROS_MAX if kind.unit == "ns" else _FIRST_MICROS // unit
-    return Grid(first, last, Fraction(_timestamp_micros(kind, value), unit))
+        return Grid(0, _DAY_MICROS // _UNIT_MICROS[kind.unit] - 1)
+    if types.is_timestamp(kind):
+        unit = _UNIT_MICROS[kind.unit]
+        if kind.unit == "ns":
+            return Grid(-_NS_MICROS_MAX, _NS_MICROS_MAX)
+        return Grid(_FIRST_MICROS // unit, _LAST_MICROS // unit)
+    return None
 
 
-def _exact(value: Value, scale: int) -> Fraction | float:
+def _place(kind: pa.DataType, value: Value) -> Place:
+    """Where `value` lies on the grid of `kind`."""
+    types = pa.types
+    if types.is_integer(kind):
+        return _exact(value, 1)
+    if types.is_decimal(kind):
+        return _exact(value, 10**kind.scale)
+    if types.is_date(kind):
+        return Fraction(_timestamp_micros(kind, value), _DAY_MICROS)
+    if types.is_time(kind):
+        return Fraction(_time_micros(value), _UNIT_MICROS[kind.unit])
+    return Fraction(_timestamp_micros(kind, value), _UNIT_MICROS[kind.unit])
+
+
+def _exact(value: Value, scale: int) -> Place:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value * scale
     if not _is_number(value):
         raise _Unfit("a number")
     if isinstance(value, float) and math.isinf(value):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakewright.errors import FilterError
 from lakewright.expr.bind import bind
-from lakewright.expr.coerce import is_bytes, is_text
+from lakewright.expr.coerce import is_bytes, is_text, work_type
 from lakewright.expr.logic import is_bound
 from lakewright.expr.text import column_text
 from lakewright.expr.tree import (
@@ -120,22 +120,6 @@ def _workable(values: pa.Array, column: Column) -> pa.Array:
     return values.cast(wanted)
 
 
-def work_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which Arrow has every comparison that filters need."""
-    types = pa.types
-    if types.is_string_view(kind):
-        return pa.large_string()
-    if types.is_binary_view(kind):
-        return pa.large_binary()
-    if types.is_fixed_size_binary(kind):
-        return pa.binary()
-    if types.is_decimal32(kind) or types.is_decimal64(kind):
-        return pa.decimal128(kind.precision, kind.scale)
-    if types.is_float16(kind):
-        return pa.float32()
-    return kind
-
-
 def scalar(literal: Literal) -> pa.Scalar:
     """A bound literal as an Arrow scalar."""
     if literal.type is None:
@@ -150,18 +134,8 @@ def _compared(op: Op, values: pa.Array, literal: Literal) -> pa.BooleanArray:
     return answer
 
 
-def value_set(expr: In) -> pa.Array:
-    """The values of a bound list that are not null; zero has both signs."""
-    found = [literal for literal in expr.values if literal.value is not None]
-    kind = work_type(found[0].type if found else expr.column.type)
-    values: list[Any] = [literal.value for literal in found]
-    if pa.types.is_floating(kind) and 0.0 in values:
-        values += [0.0, -0.0]
-    return pa.array(values, kind)
-
-
 def _listed(values: pa.Array, expr: In) -> pa.BooleanArray:
-    wanted = value_set(expr)
+    wanted = expr.array
     hit = pc.is_in(values.cast(wanted.type), value_set=wanted)
     unknown = pa.scalar(None, pa.bool_())
     if expr.has_null:

@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.expr.coerce import is_bytes, is_text
-from lakewright.expr.evaluate import COMPARE, scalar, work_type
+from lakewright.expr.coerce import is_bytes, is_text, work_type
+from lakewright.expr.evaluate import COMPARE, scalar
 from lakewright.expr.logic import negation_normal, require_bound
 from lakewright.expr.tree import (
     And,
@@ -315,12 +315,12 @@ class _Bounds:
         prefix, open_ended = like_prefix(pattern)
         if not open_ended:
             return self._compares(Op.EQ, Literal(prefix, type=self._kind))
-        if not _plain(prefix):
+        if not _plain(prefix) or not prefix:
             return self._all()
         value = pa.scalar(prefix, work_type(self._kind))
         starts = self._low
         if starts is not None:
-            starts = pc.utf8_slice_codeunits(starts, 0, max(1, len(prefix)))
+            starts = pc.utf8_slice_codeunits(starts, 0, len(prefix))
         return self._side(Op.LE, starts, value) & self._side(Op.GE, self._high, value)
 
 

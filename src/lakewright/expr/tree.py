@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from lakewright.errors import FilterError
 
+_LONG = 2**63
 _DIGITS_MAX = 80
 """A little more than the widest decimal type."""
 
@@ -77,6 +78,8 @@ class Column:
     path: tuple[str, ...]
     position: int | None = field(default=None, compare=False, repr=False)
     type: pa.DataType | None = field(default=None, compare=False, repr=False)
+    dictionary: bool = field(default=False, compare=False, repr=False)
+    """Whether the values are dictionary-encoded; `type` is what they encode."""
 
     @property
     def name(self) -> str:
@@ -136,6 +139,8 @@ class In(Expr):
 
     column: Column
     values: tuple[Literal, ...]
+    array: Any = field(default=None, compare=False, repr=False)
+    """Set by `bind`: the values that are not null, in the type in which Arrow looks them up."""
 
     @property
     def has_null(self) -> bool:
@@ -209,6 +214,8 @@ def _flat(kind: type[And] | type[Or], operands: tuple[Expr, ...]) -> tuple[Expr,
 
 def literal_of(value: Any, position: int | None = None) -> Literal:
     """`value` as a literal; `FilterError` if filters have no such values."""
+    if type(value) is int and -_LONG <= value < _LONG:  # long lists are mostly of these
+        return Literal(value, position)
     if isinstance(value, Literal):
         return value
     if isinstance(value, np.generic):

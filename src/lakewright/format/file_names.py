@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from lakewright.errors import UnsupportedTableError
 
@@ -97,7 +97,31 @@ def parse_log_file(name: str) -> LogFileName | None:
     return LogFileName(file_id, instant, int(version), write_token, suffix or "", f".{kind}")
 
 
-def log_order_key(log: LogFileName) -> tuple[str, int, str, str]:
+class LogPosition(Protocol):
+    """What decides the place of a log file among the others of its slice."""
+
+    @property
+    def instant(self) -> str:
+        """The instant in its name."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Its version in the slice."""
+        ...
+
+    @property
+    def write_token(self) -> str | None:
+        """The task attempt that wrote it."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """`.cdc` or nothing."""
+        ...
+
+
+def log_order_key(log: LogPosition) -> tuple[str, int, str, str]:
     """Sorts the logs of a slice into merge order, oldest first.
 
     Write tokens compare as plain strings, a missing one first; completion time takes no part.

@@ -68,13 +68,6 @@ class LogFile(NamedTuple):
         """Path below the table's base path."""
         return f"{self.partition}/{self.name}" if self.partition else self.name
 
-    @property
-    def order_key(self) -> tuple[str, int, str, str]:
-        """Sorts logs into merge order."""
-        return log_order_key(
-            LogFileName(self.file_id, self.instant, self.version, self.write_token, self.suffix)
-        )
-
 
 DataFile = BaseFile | LogFile
 
@@ -386,7 +379,7 @@ class _Builder:
                 slices.setdefault(log.instant, []).append(log)
             return slices
         instants = sorted(slices)
-        for log in sorted(files.logs, key=_order_key):
+        for log in sorted(files.logs, key=log_order_key):
             at = self._slice_of(log.instant, instants)
             if at not in slices:
                 slices[at] = []
@@ -422,9 +415,5 @@ class _Builder:
         return slices
 
 
-def _order_key(log: LogFile) -> tuple[str, int, str, str]:
-    return log.order_key
-
-
 def _in_order(logs: Sequence[LogFile]) -> tuple[LogFile, ...]:
-    return tuple(logs) if len(logs) < 2 else tuple(sorted(logs, key=_order_key))
+    return tuple(logs) if len(logs) < 2 else tuple(sorted(logs, key=log_order_key))

@@ -253,22 +253,24 @@ def encode_history_file(rows: pa.Table) -> bytes:
         [
             *(pa.field(_STORED[f.name], f.type) for f in HISTORY_SCHEMA),
             pa.field("version", pa.int32(), nullable=False),
-        ],
-        metadata={
-            "parquet.avro.schema": schema_json("HoodieLSMTimelineInstant"),
-            "writer.model.name": "avro",
-        },
+        ]
     )
     versions = pa.array([1] * rows.num_rows, pa.int32())
     table = pa.table([*rows.select(HISTORY_SCHEMA.names).columns, versions], schema=stored)
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    with pq.ParquetWriter(
         sink,
+        stored,
         compression="gzip",
-        row_group_size=max(1, rows.num_rows),
         store_schema=False,
         version="1.0",
         data_page_version="1.0",
-    )
+    ) as writer:
+        writer.write_table(table, row_group_size=max(1, rows.num_rows))
+        writer.add_key_value_metadata(
+            {
+                "parquet.avro.schema": schema_json("HoodieLSMTimelineInstant"),
+                "writer.model.name": "avro",
+            }
+        )
     return bytes(sink.getvalue())

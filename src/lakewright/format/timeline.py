@@ -12,7 +12,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import tzinfo
 from functools import cached_property
 
 from lakewright.errors import CorruptFileError, NotFoundError
@@ -31,7 +30,7 @@ from lakewright.format.records.instants import (
     read_instant,
 )
 from lakewright.format.table_properties import TableProperties
-from lakewright.storage.base import ObjectInfo, Storage
+from lakewright.storage.base import Storage
 
 __all__ = [
     "Timeline",
@@ -261,22 +260,20 @@ def instant_files(storage: Storage, properties: TableProperties) -> list[Instant
         ) from error
     layout = properties.version.layout_version
     zone = properties.timeline_zone
-    instants = (_instant(file, layout, zone) for file in listed if not file.is_dir)
-    return [instant for instant in instants if instant is not None]
-
-
-def _instant(file: ObjectInfo, layout: int, zone: tzinfo) -> Instant | None:
-    name = file.name
-    parsed = parse_instant_name(name, layout)
-    if parsed is None:
-        return None
-    requested_time, action, state, completion_time = parsed
-    timed_by_file = state is State.COMPLETED and completion_time is None
-    if timed_by_file:
-        completion_time = format_time(file.modified_ms, zone=zone)
-    return Instant(
-        requested_time, action, state, completion_time, name, timed_by_file and layout == 2
-    )
+    begin = len(folder) + 1
+    found = []
+    for file in listed:
+        name = file.path[begin:]
+        parsed = parse_instant_name(name, layout)
+        if parsed is None or file.is_dir:
+            continue
+        requested_time, action, state, completion_time = parsed
+        timed_by_file = state is State.COMPLETED and completion_time is None
+        if timed_by_file:
+            completion_time = format_time(file.modified_ms, zone=zone)
+        legacy = timed_by_file and layout == 2
+        found.append(Instant(requested_time, action, state, completion_time, name, legacy))
+    return found
 
 
 # ---- questions that need an instant's file -----------------------------------------------------

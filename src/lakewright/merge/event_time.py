@@ -1,8 +1,9 @@
 """EVENT_TIME_ORDERING: the greater ordering value wins, a tie goes to the newer version.
 
 A commit-time delete, one without an ordering value, wins over everything before it and loses to
-everything after it. Deletes with an ordering value compete like rows. Associative as long as no
-commit-time delete stands between two versions.
+every row after it; in the log it also outlives later entries of delete blocks. Deletes with an
+ordering value compete like rows. Associative as long as no commit-time delete stands between two
+versions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lakewright.merge.deletes import DeleteRule
 from lakewright.merge.names import EVENT_TIME_ID
 from lakewright.merge.ordering import compare, ordering_values
 from lakewright.merge.partial import Placeholders, Takes, join_columns
-from lakewright.merge.protocol import All, MergeContext, Merged, RecordType, Take
+from lakewright.merge.protocol import All, MergeContext, Merged, Phase, RecordType, Take
 from lakewright.merge.reduction import LogOrder
 
 
@@ -76,6 +77,8 @@ class EventTimeMerger:
             ordering_values(newer, ctx.ordering_columns),
             size,
         )
-        unordered = as_bools(ctx.older_unordered, size) | as_bools(ctx.newer_unordered, size)
-        newer_wins = (order <= 0) | unordered
+        older_unordered = as_bools(ctx.older_unordered, size)
+        newer_wins = (order <= 0) | older_unordered | as_bools(ctx.newer_unordered, size)
+        if ctx.phase is Phase.LOG:
+            newer_wins &= ~(older_unordered & as_bools(ctx.newer_empty, size))
         return np.where(newer_wins, Take.NEWER, Take.OLDER).astype(np.uint8)

@@ -20,10 +20,11 @@ import pyarrow.types as pt
 
 from lakewright.errors import MergeError
 from lakewright.merge.columns import META_COLUMNS, Bools, as_bools, column_at, valid
+from lakewright.merge.deletes import DeleteRule
 from lakewright.merge.names import DEBEZIUM_UNAVAILABLE
 from lakewright.merge.ordering import Int8s, compare, ordering_values
 from lakewright.merge.partial import marker_mask, winners_holes
-from lakewright.merge.protocol import MergeContext
+from lakewright.merge.protocol import MergeContext, Phase
 
 MYSQL_SEQUENCE = "_event_seq"
 POSTGRES_LSN = "_event_lsn"
@@ -64,12 +65,23 @@ class Pairs:
         )
 
     @cached_property
-    def stored_without_ordering(self) -> Bools:
-        """Pairs whose older row has no ordering value, which happens after schema evolution."""
-        columns = ordering_values(self.older, self.ctx.ordering_columns)
-        if len(columns) != 1:
-            return np.zeros(self.size, dtype=np.bool_)
-        return ~valid(columns[0])
+    def stored_ordering(self) -> Bools:
+        """Pairs whose older row has an ordering value; rows from before its column have none."""
+        return self._has_ordering(self.older)
+
+    @cached_property
+    def incoming_ordering(self) -> Bools:
+        """Pairs whose newer row has an ordering value."""
+        return self._has_ordering(self.newer)
+
+    def _has_ordering(self, rows: pa.RecordBatch) -> Bools:
+        columns = ordering_values(rows, self.ctx.ordering_columns)
+        return valid(columns[0]) if len(columns) == 1 else self.all(True)
+
+    @property
+    def in_log(self) -> Bools:
+        """All pairs in the log phase, where entries of delete blocks are not the payload's."""
+        return self.all(self.ctx.phase is Phase.LOG)
 
     def all(self, value: bool) -> Bools:
         """The same answer for every pair."""
@@ -122,11 +134,16 @@ def greater(pairs: Pairs) -> Decision:
     return Decision(~keeps)
 
 
+def greater_unless_empty(pairs: Pairs) -> Decision:
+    """As `greater`, but a newer delete without a row is not compared."""
+    return Decision(greater(pairs).newer_wins | pairs.newer_empty)
+
+
 def first_greatest(pairs: Pairs) -> Decision:
     """Pre-combine of the first-value class: as `greater`, but a tie goes to the older row."""
-    tie = (pairs.order == 0) & ~pairs.newer_empty
-    keeps = ((pairs.order > 0) | tie) & ~pairs.older_empty & ~_commit_time(pairs)
-    return Decision(~keeps)
+    tie = (pairs.order == 0) & ~(pairs.newer_empty & pairs.in_log)
+    keeps = ((pairs.order > 0) & ~_commit_time(pairs)) | tie
+    return Decision(~(keeps & ~pairs.older_empty))
 
 
 def smaller(pairs: Pairs) -> Decision:
@@ -161,34 +178,39 @@ def combine_non_defaults(pairs: Pairs) -> Decision:
     """The newer row, with the stored value wherever it holds the schema's default."""
     defaults = pairs.ctx.defaults
     holes: list[Bools | None] = []
-    for k, name in enumerate(pairs.newer.schema.names):
-        mask = _default_mask(pairs.newer.column(k), name, defaults)
-        same = None if mask is None else _default_mask(pairs.older.column(k), name, defaults)
+    for k, field in enumerate(pairs.newer.schema):
+        mask = _default_mask(pairs.newer.column(k), field, defaults)
+        same = None if mask is None else _default_mask(pairs.older.column(k), field, defaults)
         holes.append(mask if mask is None or same is None else mask & ~same)
     return Decision(pairs.all(True), holes)
 
 
 def pre_combine_partial(pairs: Pairs) -> Decision:
     """The greater ordering value wins and takes the other's value wherever it has null."""
-    newer_wins = greater(pairs).newer_wins
-    has_meta = META_COLUMNS[0] in pairs.newer.schema.names
-    if not has_meta:
+    keeps = ~greater(pairs).newer_wins & (~pairs.newer_empty | pairs.in_log)
+    filled = pairs.all(True)
+    if META_COLUMNS[0] not in pairs.newer.schema.names:
         # Hudi finds nothing to fill in a deleted older row and falls back to the newer one.
-        newer_wins = newer_wins | pairs.older_deleted
-    filled = ~newer_wins & ~pairs.newer_empty
-    return Decision(newer_wins, _null_holes(pairs, newer_wins), filled)
+        filled = ~(keeps & pairs.older_deleted)
+        keeps = keeps & ~pairs.older_deleted
+    holes = [_and(hole, filled) for hole in _null_holes(pairs, ~keeps)]
+    return Decision(~keeps, holes, fills_deleted=keeps)
 
 
 def combine_partial(pairs: Pairs) -> Decision:
     """As `pre_combine_partial` against a stored row; a delete is not compared."""
-    keeps = (pairs.order > 0) & ~pairs.stored_without_ordering & ~pairs.newer_deleted
-    return Decision(~keeps, _null_holes(pairs, ~keeps))
+    compared = pairs.stored_ordering & pairs.incoming_ordering & ~pairs.newer_deleted
+    keeps = (pairs.order > 0) & compared
+    # The one class that looks at the flag of a stored row, which a bulk insert may have left there.
+    flagged = DeleteRule(operation=False).mask(pairs.older)
+    deleted = None if flagged is None else keeps & flagged
+    return Decision(~keeps, _null_holes(pairs, ~keeps), deleted=deleted)
 
 
 def pre_combine_mysql(pairs: Pairs) -> Decision:
     """The greater binlog position, compared as numbers."""
-    keeps = _compare_positions(pairs) > 0
-    return Decision(~(keeps & ~pairs.older_empty & ~pairs.newer_empty))
+    keeps = (_compare_positions(pairs) > 0) & ~pairs.newer_unordered
+    return Decision(~(keeps & ~pairs.older_empty))
 
 
 def combine_mysql(pairs: Pairs) -> Decision:
@@ -210,12 +232,18 @@ def combine_postgres(pairs: Pairs) -> Decision:
     return Decision(~keeps, holes)
 
 
+def _and(mask: Bools | None, other: Bools) -> Bools | None:
+    return None if mask is None else mask & other
+
+
 def _commit_time(pairs: Pairs) -> Bools:
     return pairs.newer_empty & pairs.newer_unordered
 
 
 def _against_stored(pairs: Pairs, keeps: Bools) -> Decision:
-    compared = ~pairs.stored_without_ordering
+    if not pairs.ctx.ordering_columns:
+        return Decision(pairs.all(True))
+    compared = pairs.stored_ordering
     if not pairs.compares_empties:
         compared = compared & ~pairs.newer_empty
     return Decision(~(keeps & compared))
@@ -233,15 +261,19 @@ def _null_holes(pairs: Pairs, newer_wins: Bools) -> list[Bools | None]:
     return holes
 
 
-def _default_mask(column: pa.Array, name: str, defaults: Mapping[str, object]) -> Bools | None:
-    default = defaults.get(name)
+def _default_mask(
+    column: pa.Array, field: pa.Field, defaults: Mapping[str, object]
+) -> Bools | None:
+    default = defaults.get(field.name)
     if default is None:
         return ~valid(column) if column.null_count else None
+    # Hudi compares a nullable text with its default as objects of two classes: never equal.
+    textual = not (pt.is_primitive(column.type) or pt.is_decimal(column.type))
+    if textual and (field.nullable or not pt.is_string(column.type)):
+        return None
     try:
         scalar = pa.scalar(default, column.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return None
-    if pt.is_nested(column.type):
         return None
     return as_bools(pc.equal(column, scalar), len(column))
 

@@ -3,14 +3,15 @@
 A table that names a payload class merges by it in CUSTOM mode, and always under the rules of Hudi
 0.x. `PayloadMerger` says which of the class's two questions (see `payload_rules`) belongs to which
 phase. In 0.x incoming rows and log versions are pre-combined and only the stored row is combined;
-in 1.x log versions are combined too, and pairs with a commit-time delete or without an older row
-are settled before the payload is asked. Classes that are not Hudi's own are found by the registry.
+in 1.x log versions are combined too, pairs with a commit-time delete or without an older row are
+settled before the payload is asked, and entries of delete blocks compete in the log by ordering
+value alone. Classes that are not Hudi's own are found by the registry.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
@@ -113,7 +114,7 @@ _ONE: Final[Mapping[str, Payload]] = MappingProxyType(
         names.EVENT_TIME_PAYLOAD: Payload(rules.greater, rules.combine_ordered),
         names.FIRST_VALUE: Payload(rules.first_greatest, rules.combine_first_value),
         names.OVERWRITE_NON_DEFAULTS: Payload(
-            rules.greater, rules.combine_non_defaults, builds=True
+            rules.greater_unless_empty, rules.combine_non_defaults, builds=True
         ),
         names.PARTIAL_UPDATE: Payload(
             rules.pre_combine_partial, rules.combine_partial, builds=True
@@ -133,8 +134,8 @@ _ONE: Final[Mapping[str, Payload]] = MappingProxyType(
 )
 
 _ORDERS: Final[Mapping[Rule, LogOrder]] = {
-    rules.newer: LogOrder.LATEST,
-    rules.greater: LogOrder.GREATEST_AFTER_EMPTY,
+    rules.newer: LogOrder.PAYLOAD_LATEST,
+    rules.greater: LogOrder.PAYLOAD_GREATEST,
 }
 """Rules whose fold is known without folding."""
 
@@ -180,6 +181,11 @@ class PayloadMerger:
         return RecordType.AVRO
 
     @property
+    def not_inserted(self) -> DeleteRule:
+        """What the class takes for a delete when there is no row to combine with."""
+        return self.payload.marks if self.payload.marks.field is not None else self.deletes
+
+    @property
     def builds(self) -> bool:
         """Whether two rows can merge into one that is neither of both."""
         return self.payload.builds
@@ -197,10 +203,20 @@ class PayloadMerger:
         one = self.semantics is Semantics.ONE
         pairs = Pairs(older, newer, ctx, update_on_tie=self.update_on_tie, compares_empties=one)
         rule = self._rule(ctx.phase)
-        settled = pairs.older_empty
-        if one and rule is self.payload.combine:
-            settled = settled | pairs.older_unordered | pairs.newer_unordered
-        return _answer(pairs, rule(pairs), settled)
+        decision = rule(pairs)
+        if not one or rule is not self.payload.combine:
+            return _answer(pairs, decision, pairs.older_empty, pairs.all(True))
+        own = self.payload.marks.mask(newer)
+        if own is not None:
+            gone = pairs.all(False) if decision.deleted is None else decision.deleted
+            decision = replace(decision, deleted=gone | (own & decision.newer_wins))
+        settled = pairs.older_empty | pairs.older_unordered | pairs.newer_unordered
+        newer_wins = pairs.all(True)
+        if ctx.phase is Phase.LOG:
+            settled = settled | pairs.newer_empty
+            later = (pairs.order <= 0) | pairs.newer_unordered
+            newer_wins = ~pairs.newer_empty | (later & ~pairs.older_unordered)
+        return _answer(pairs, decision, settled, newer_wins)
 
     def _rule(self, phase: Phase) -> Rule:
         stored = phase is Phase.BASE or (phase is Phase.LOG and self.semantics is Semantics.ONE)
@@ -236,20 +252,29 @@ def _delete_rule(payload: Payload, config: MergeConfig) -> DeleteRule:
             )
         return own
     if own.field is not None:
-        return DeleteRule(field=own.field, marker=own.marker, ignore_case=own.ignore_case)
+        return DeleteRule(field=own.field, marker=own.marker)
     return DeleteRule(field=config.delete_field, marker=config.delete_marker)
 
 
-def _answer(pairs: Pairs, decision: Decision, settled: Bools) -> Merged:
-    """The decision as a merger's answer; `settled` pairs go to the newer version unasked."""
-    newer_wins = decision.newer_wins | settled
-    if decision.holes is not None:
+def _answer(pairs: Pairs, decision: Decision, settled: Bools, settled_newer: Bools) -> Merged:
+    """The decision as a merger's answer; `settled` pairs go to the newer version or not, unasked.
+
+    A pair that becomes a delete stays one of its versions if that one is a delete already.
+    """
+    newer_wins = np.where(settled, settled_newer, decision.newer_wins)
+    gone = pairs.all(False) if decision.deleted is None else decision.deleted & ~settled
+    newer_wins = np.where(gone, pairs.newer_deleted | ~pairs.older_deleted, newer_wins)
+    if decision.holes is None:
+        take = np.where(newer_wins, Take.NEWER, Take.OLDER).astype(np.uint8)
+        merged = Merged(pa.array(take))
+    else:
         alive = np.where(newer_wins, ~pairs.newer_deleted, ~pairs.older_deleted)
         if decision.fills_deleted is not None:
             alive |= decision.fills_deleted
-        rows = alive & ~settled & ~pairs.newer_empty
-        return fill_holes(pairs.older, pairs.newer, newer_wins, decision.holes, rows)
-    take = np.where(newer_wins, Take.NEWER, Take.OLDER).astype(np.uint8)
-    if decision.deleted is not None:
-        take[decision.deleted & ~settled] = Take.DELETE
-    return Merged(pa.array(take))
+        rows = alive & ~settled & ~pairs.newer_empty & ~gone
+        merged = fill_holes(pairs.older, pairs.newer, newer_wins, decision.holes, rows)
+    new_delete = gone & ~pairs.older_deleted & ~pairs.newer_deleted
+    if new_delete.any():
+        take = np.where(new_delete, Take.DELETE, merged.take.to_numpy()).astype(np.uint8)
+        merged = Merged(pa.array(take), merged.built)
+    return merged

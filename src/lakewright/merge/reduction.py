@@ -2,10 +2,10 @@
 
 Merging is defined as a fold: each version meets the result of those before it. For rules that only
 choose, the fold's result can be named without folding. Taking the latest version is one. Taking the
-greatest ordering value is another: the fold forgets everything up to and including the last
-commit-time delete of a key, unless that delete is the last version, and of the rest it keeps the
-greatest, the later one of equals. Both cost a few passes over vectors, whatever the number of
-versions per key.
+greatest ordering value is another: a commit-time delete makes the fold forget everything before it
+and ignore further deletes without a row, until a row comes; of the versions from that row on it
+keeps the greatest, the later one of equals. Both cost a few passes over vectors, whatever the
+number of versions per key.
 """
 
 from __future__ import annotations
@@ -27,11 +27,22 @@ class LogOrder(Enum):
     LATEST = "latest"
     GREATEST = "greatest"
     """The greatest ordering value, as event time has it."""
-    GREATEST_AFTER_EMPTY = "greatest after empty"
-    """The same for the 0.x payloads, where a delete block's entry loses to anything later.
+    PAYLOAD_LATEST = "latest payload"
+    PAYLOAD_GREATEST = "greatest payload"
+    """The same for payload classes, for keys without ordered deletes from delete blocks.
 
-    Holds as long as those entries have no ordering values; keys that have one must be folded.
+    Those deletes are compared by other rules than rows, so their keys must be folded.
     """
+
+    @property
+    def by_ordering(self) -> bool:
+        """Whether ordering values choose."""
+        return self in (LogOrder.GREATEST, LogOrder.PAYLOAD_GREATEST)
+
+    @property
+    def of_payload(self) -> bool:
+        """Whether the promise excludes ordered deletes without a row."""
+        return self in (LogOrder.PAYLOAD_LATEST, LogOrder.PAYLOAD_GREATEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +72,16 @@ def greatest(versions: Versions, order: LogOrder, order_keys: Int64s, rows: Int6
     without a version in `rows` get -1.
     """
     codes = versions.codes[rows]
-    resetting = versions.empty if order is LogOrder.GREATEST_AFTER_EMPTY else versions.deleted
+    resetting = versions.empty if order.of_payload else versions.deleted
     resets = resetting[rows] & versions.default_ordering[rows]
-    last = np.full(versions.key_count, -1, dtype=np.int64)
-    last[codes] = rows
-    winner = last.copy()
+    winner = np.full(versions.key_count, -1, dtype=np.int64)
     if resets.any():
         reset = np.full(versions.key_count, -1, dtype=np.int64)
         reset[codes[resets]] = rows[resets]
-        alive = rows > reset[codes]
+        winner[:] = reset
+        after = rows > reset[codes]
+        start = _first_row(versions, codes[after], rows[after])
+        alive = after & ((reset[codes] < 0) | (rows >= start[codes]))
         codes, rows, order_keys = codes[alive], rows[alive], order_keys[alive]
     best = np.full(versions.key_count, np.iinfo(np.int64).min)
     np.maximum.at(best, codes, order_keys)
@@ -78,13 +90,21 @@ def greatest(versions: Versions, order: LogOrder, order_keys: Int64s, rows: Int6
     return winner
 
 
+def _first_row(versions: Versions, codes: Int32s, rows: Int64s) -> Int64s:
+    """For each key the first of the ascending `rows` that is not an empty delete."""
+    first = np.full(versions.key_count, np.iinfo(np.int64).max)
+    there = np.flatnonzero(~versions.empty[rows])[::-1]
+    first[codes[there]] = rows[there]
+    return first
+
+
 def keys_to_fold(versions: Versions, order: LogOrder | None, partial: Bools) -> Bools:
     """Keys whose versions must be merged one after the other, a mask over the distinct keys."""
     several = np.bincount(versions.codes, minlength=versions.key_count) > 1
     if order is None:
         return several
     reason = partial
-    if order is LogOrder.GREATEST_AFTER_EMPTY:
+    if order.of_payload:
         reason = reason | (versions.empty & ~versions.default_ordering)
     folded = np.zeros(versions.key_count, dtype=np.bool_)
     folded[versions.codes[reason]] = True

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakewright.merge.answers import ask, distinct_sets, needed_columns, pair_context
 from lakewright.merge.columns import Int64s
+from lakewright.merge.deletes import DeleteRule
 from lakewright.merge.log_rows import FULL, Entries, LogRows
 from lakewright.merge.overlay import overlay
 from lakewright.merge.partial import Takes
@@ -105,8 +106,11 @@ class LogState:
         They come in the order in which their keys first appeared in the log.
         """
         numbers = self._entries.numbers[~self._met & ~self._entries.deleted]
+        rule = getattr(self._merger, "not_inserted", None)
         for first in range(0, len(numbers), max_rows):
-            yield self._rows.pool.gather(numbers[first : first + max_rows])
+            rows = self._rows.pool.gather(numbers[first : first + max_rows])
+            gone = rule.mask(rows) if isinstance(rule, DeleteRule) else None
+            yield rows if gone is None or not gone.any() else rows.filter(pa.array(~gone))
 
     def _meet(
         self, base: pa.RecordBatch, hits: Int64s, met: Int32s, entries: Entries

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakewright.errors import MetadataTableError
 from lakewright.format.partitions import ListedFile
@@ -65,7 +66,7 @@ def listed_partitions(reader: FileGroupReader) -> list[str]:
 
 
 def file_table(reader: FileGroupReader, partitions: Sequence[str]) -> pa.Table:
-    """Live files of the partitions: partition, name, size; ordered by partition, then name."""
+    """Live files of the partitions: partition, name, size; grouped in the order that is given."""
     identifiers = pa.array([partition_identifier(p) for p in partitions], pa.string())
     entries, found = _entries(reader, identifiers.cast(pa.binary()), _FILE_LIST)
     if not found.all():
@@ -73,7 +74,7 @@ def file_table(reader: FileGroupReader, partitions: Sequence[str]) -> pa.Table:
         raise _broken(f"it has no list of files for partition '{missing}'")
     live, sizes = _folded(entries)
     paths = pa.array(partitions, pa.string())
-    table = pa.table(
+    return pa.table(
         [
             paths.take(pa.array(entries.record[live])),
             entries.names.take(pa.array(live)),
@@ -81,16 +82,21 @@ def file_table(reader: FileGroupReader, partitions: Sequence[str]) -> pa.Table:
         ],
         schema=FILE_TABLE,
     )
-    return table.sort_by([("partition", "ascending"), ("name", "ascending")])
 
 
 def listed_files(reader: FileGroupReader, partitions: Sequence[str]) -> dict[str, list[ListedFile]]:
     """Live files of each partition, sorted by name."""
     table = file_table(reader, partitions)
+    grouped = pc.run_end_encode(table["partition"].combine_chunks())
+    names, sizes = table["name"].to_pylist(), table["size"].to_pylist()
     out: dict[str, list[ListedFile]] = {p: [] for p in partitions}
-    columns = (table[c].combine_chunks().to_pylist() for c in FILE_TABLE.names)
-    for partition, name, size in zip(*columns, strict=True):  # one per file: that is the result
-        out[partition].append(ListedFile(name, size))
+    first = 0
+    for partition, end in zip(
+        grouped.values.to_pylist(), grouped.run_ends.to_pylist(), strict=True
+    ):
+        # One object per file: they are the result.
+        out[partition] = sorted(map(ListedFile, names[first:end], sizes[first:end]))
+        first = end
     return out
 
 
@@ -152,7 +158,7 @@ def _sizes_of(maps: pa.MapArray) -> npt.NDArray[np.int64]:
 
 
 def _places(some: pa.BinaryArray, keys: pa.BinaryArray) -> npt.NDArray[np.int64]:
-    return np.asarray(pa.compute.index_in(some, value_set=keys)).astype(np.int64)
+    return np.asarray(pc.index_in(some, value_set=keys)).astype(np.int64)
 
 
 def _folded(entries: _Entries) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]:

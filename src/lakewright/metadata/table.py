@@ -9,11 +9,15 @@ the data table's completed instants say; blocks of instants that did not complet
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
 
+from lakewright.codec.bloom import BloomFilter
 from lakewright.errors import LakewrightError, MetadataTableError
+from lakewright.expr.prune import RangeColumns
+from lakewright.format.file_names import parse_data_file
 from lakewright.format.file_slices import FileSlice
 from lakewright.format.log_block import read_blocks
 from lakewright.format.log_scan import select_blocks
@@ -23,9 +27,13 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.format.view_inputs import load_view
 from lakewright.metadata import files as files_index
+from lakewright.metadata.bloom_index import bloom_filters
+from lakewright.metadata.definitions import IndexDefinition, load_definitions
 from lakewright.metadata.files import Difference
 from lakewright.metadata.keys import file_group_number
+from lakewright.metadata.record_index import record_locations, secondary_keys
 from lakewright.metadata.records import FileGroupReader
+from lakewright.metadata.statistics import aligned_ranges, column_statistics
 from lakewright.metadata.validity import check_fresh, valid_instants
 from lakewright.storage.base import Storage
 
@@ -33,6 +41,17 @@ __all__ = ["METADATA_FOLDER", "MetadataTable"]
 
 METADATA_FOLDER: Final = ".hoodie/metadata"
 FILES: Final = "files"
+COLUMN_STATS: Final = "column_stats"
+PARTITION_STATS: Final = "partition_stats"
+RECORD_INDEX: Final = "record_index"
+BLOOM_FILTERS: Final = "bloom_filters"
+
+
+class _AnyName:
+    """Contains every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str)
 
 
 class MetadataTable:
@@ -49,6 +68,7 @@ class MetadataTable:
         """Use `open`."""
         self._data_storage = storage
         self._data_properties = properties
+        self._data_timeline = timeline
         self._storage = storage.child(METADATA_FOLDER)
         self._properties = own_properties
         self._timeline = own_timeline
@@ -104,11 +124,83 @@ class MetadataTable:
         return files_index.file_table(self._groups(FILES)[0], partitions)
 
     def compare_with_listing(self, listing: Mapping[str, Sequence[ListedFile]]) -> list[Difference]:
-        """Where the whole table's listing and this one differ.
+        """Where a listing of the whole table and this one differ.
 
-        Files of instants that are pending or were never completed are on storage only.
+        A listed file of an instant that is not completed belongs in neither and is no difference.
+        At version 6 a log file does not tell its instant, so one of a pending commit is.
         """
-        return files_index.compare(listing, self.files(self.partitions()))
+        found = files_index.compare(listing, self.files(self.partitions()))
+        return [d for d in found if d.metadata_size is not None or self._is_committed(d.name)]
+
+    def _is_committed(self, name: str) -> bool:
+        parsed = parse_data_file(name)
+        return parsed is None or self._data_timeline.contains_completed_or_archived(parsed.instant)
+
+    def statistics_columns(self) -> Container[str]:
+        """Columns that may have statistics of files; every name, where no definition lists them."""
+        if COLUMN_STATS not in self.indexes:
+            return frozenset()
+        definition = self.definitions.get(COLUMN_STATS)
+        return _AnyName() if definition is None else frozenset(definition.source_fields)
+
+    def column_stats(
+        self, columns: pa.Schema, partitions: Sequence[str] | None = None
+    ) -> dict[str, pa.Table]:
+        """Statistics of each column of `columns` per file, bounds in the column's type.
+
+        Tables have partition, file_name, min, max, value_count, null_count, total_size,
+        total_uncompressed_size and is_tight; null bounds are unknown ones.
+        """
+        return self._statistics(COLUMN_STATS, columns, partitions)
+
+    def partition_stats(
+        self, columns: pa.Schema, partitions: Sequence[str] | None = None
+    ) -> dict[str, pa.Table]:
+        """As `column_stats`, per partition; `file_name` repeats the partition path."""
+        return self._statistics(PARTITION_STATS, columns, partitions)
+
+    def pruning_ranges(
+        self, columns: Sequence[str], partitions: Sequence[str], schema: pa.Schema
+    ) -> tuple[list[tuple[str, str]], dict[str, RangeColumns]]:
+        """Files with statistics, as (partition, name), and the ranges of the columns for them."""
+        wanted = pa.schema([schema.field(c) for c in columns])
+        return aligned_ranges(self.column_stats(wanted, partitions))
+
+    def record_index(self, keys: pa.StringArray) -> pa.Table:
+        """Where each record is: key, partition, file_id, instant_ms; null where it is nowhere."""
+        definition = self.definitions.get(RECORD_INDEX)
+        if definition is not None and definition.is_partitioned:
+            raise MetadataTableError(
+                "The record index keeps keys per partition, which is not supported.",
+                hint="Look keys up by their base files instead.",
+                context={"table": self._data_storage.uri},
+            )
+        return record_locations(self._groups(RECORD_INDEX), keys)
+
+    def secondary_index(self, name: str, values: Sequence[str | None]) -> pa.Table:
+        """Record keys that have one of the values: columns value, key.
+
+        Values are the text of what Avro stores: a date is its number of days since 1970.
+        """
+        definition = self.definitions.get(name)
+        by_value = definition is not None and definition.hashes_secondary_key_only
+        return secondary_keys(self._groups(name), values, by_value=by_value)
+
+    def bloom_filters(self, partition: str, names: Sequence[str]) -> dict[str, BloomFilter]:
+        """Bloom filters of base files, by file name; files without one are absent."""
+        return bloom_filters(self._groups(BLOOM_FILTERS), partition, names)
+
+    @cached_property
+    def definitions(self) -> dict[str, IndexDefinition]:
+        """Index definitions by name."""
+        return load_definitions(self._data_storage, self._data_properties)
+
+    def _statistics(
+        self, index: str, columns: pa.Schema, partitions: Sequence[str] | None
+    ) -> dict[str, pa.Table]:
+        known = self.partitions() if partitions is None else list(partitions)
+        groups = self._groups(index)
+        return column_statistics(groups, columns, known, all_partitions=partitions is None)
 
     def _groups(self, index: str) -> list[FileGroupReader]:
         """Readers of an index's file groups, by their number."""

@@ -184,14 +184,16 @@ def _array_reader(item: DatumReader, item_min: int) -> DatumReader:
     def read(data: bytes | memoryview, pos: int, end: int) -> tuple[list[Any], int]:
         values: list[Any] = []
         while True:
-            count, _, pos = block_count(data, pos, end, item_min)
+            count, size, pos = block_count(data, pos, end, item_min)
             if not count:
                 return values, pos
             if not item_min and len(values) + count > EMPTY_ITEMS_MAX:
                 raise Damage(pos, f"{count} array items without bytes")
+            start = pos
             for _ in range(count):  # bounded by the bytes, see block_count
                 value, pos = item(data, pos, end)
                 values.append(value)
+            _check_block(start, size, pos)
 
     return read
 
@@ -200,14 +202,21 @@ def _map_reader(item: DatumReader, item_min: int) -> DatumReader:
     def read(data: bytes | memoryview, pos: int, end: int) -> tuple[dict[str, Any], int]:
         values: dict[str, Any] = {}
         while True:
-            count, _, pos = block_count(data, pos, end, item_min)
+            count, size, pos = block_count(data, pos, end, item_min)
             if not count:
                 return values, pos
+            start = pos
             for _ in range(count):  # bounded by the bytes, see block_count
                 key, pos = _read_string(data, pos, end)
                 values[key], pos = item(data, pos, end)
+            _check_block(start, size, pos)
 
     return read
+
+
+def _check_block(start: int, size: int | None, pos: int) -> None:
+    if size is not None and pos != start + size:
+        raise Damage(start, "an array block does not have the byte size that it tells")
 
 
 @lru_cache(maxsize=256)

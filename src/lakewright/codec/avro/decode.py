@@ -77,7 +77,7 @@ def decode_records(
     plan = _plan(schema, None if columns is None else frozenset(columns))
     chunks = [_decode_chunk(plan, *part) for part in _chunks(payload, starts, ends, path)]
     if len(chunks) == 1:
-        return pa.RecordBatch.from_arrays(chunks[0], schema=plan.schema)
+        return _batch(chunks[0], plan.schema, len(starts))
     joined = []
     for number, field in enumerate(plan.schema):
         parts = [chunk[number] for chunk in chunks]
@@ -89,9 +89,7 @@ def decode_records(
                 hint="Decode fewer records at once, or use decode_batches.",
                 context={"path": path, "column": field.name},
             ) from error
-    if not joined:
-        return _rows_only(len(starts))
-    return pa.RecordBatch.from_arrays(joined, schema=plan.schema)
+    return _batch(joined, plan.schema, len(starts))
 
 
 def decode_batches(
@@ -106,18 +104,15 @@ def decode_batches(
     """As `decode_records`, in batches of at most `CHUNK_RECORDS` records; for any payload size."""
     plan = _plan(schema, None if columns is None else frozenset(columns))
     for chunk, lanes in _chunks(payload, starts, ends, path):
-        count = len(lanes)
-        arrays = _decode_chunk(plan, chunk, lanes)
-        yield (
-            pa.RecordBatch.from_arrays(arrays, schema=plan.schema) if arrays else _rows_only(count)
-        )
+        yield _batch(_decode_chunk(plan, chunk, lanes), plan.schema, len(lanes))
 
 
-def _rows_only(count: int) -> pa.RecordBatch:
-    """A batch without columns that still knows its number of rows."""
-    return pa.RecordBatch.from_struct_array(
-        pa.Array.from_buffers(pa.struct([]), count, [None], children=[])
-    )
+def _batch(arrays: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    # Without columns, only a struct still knows the number of rows.
+    none = pa.Array.from_buffers(pa.struct([]), rows, [None], children=[])
+    return pa.RecordBatch.from_struct_array(none)
 
 
 class _Plan:

@@ -83,7 +83,7 @@ def _column(batch: pa.RecordBatch, name: str, dtype: pa.DataType) -> pa.Array:
     if batch.schema.get_field_index(name) < 0:
         refuse(f"column '{name}' is missing")
     column = batch.column(name)
-    if column.type == dtype:
+    if _relaxed(column.type) == dtype:
         return column
     try:
         return column.cast(dtype)

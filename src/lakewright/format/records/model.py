@@ -42,6 +42,7 @@ __all__ = [
     "Content",
     "MisfitError",
     "content_of",
+    "encode_body",
     "encode_container",
     "value_decoder",
 ]
@@ -246,12 +247,16 @@ def encode_container(value: Mapping[str, Any], schema: str, *, sync: bytes | Non
 
     The sync marker is derived from the record if not given, so equal records have equal bytes.
     """
-    kind = parse_schema(schema)
-    known = _known_fields(value, kind)
     if sync is None:
-        body = write_datum(known, kind)
+        body = encode_body(value, schema)
         sync = hashlib.blake2b(body, digest_size=16, person=b"lakewright").digest()
-    return write_container(schema, [known], sync=sync)
+    return write_container(schema, [_known_fields(value, parse_schema(schema))], sync=sync)
+
+
+def encode_body(value: Mapping[str, Any], schema: str) -> bytes:
+    """The bytes of a record without a container, of the fields that `schema` has."""
+    kind = parse_schema(schema)
+    return write_datum(_known_fields(value, kind), kind)
 
 
 def _known_fields(value: Any, schema: AvroType) -> Any:

@@ -1,0 +1,76 @@
+"""Index definitions: which columns an index is about, and by which rules it was built.
+
+They live in one JSON file from table version 8 on. A table of version 6 has none, and neither has
+the `files` index. A definition without a version is of version 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lakewright.errors import MetadataTableError, NotFoundError
+from lakewright.format.table_properties import TableProperties
+from lakewright.storage.base import Storage
+
+__all__ = ["IndexDefinition", "load_definitions", "parse_definitions"]
+
+DEFAULT_PATH: Final = ".hoodie/.index_defs/index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """One index of the metadata table."""
+
+    name: str
+    """Partition of the metadata table."""
+    type: str
+    function: str
+    source_fields: tuple[str, ...]
+    options: Mapping[str, str]
+    version: str = "V1"
+
+    @property
+    def hashes_secondary_key_only(self) -> bool:
+        """Whether a secondary index spreads its keys by the indexed value alone."""
+        return self.version != "V1"
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether a record index keeps file groups per data partition."""
+        return self.options.get("isPartitioned", "false").lower() == "true"
+
+
+def load_definitions(storage: Storage, properties: TableProperties) -> dict[str, IndexDefinition]:
+    """The definitions of a table by index name; empty if it has none."""
+    path = properties.index_definitions_path or DEFAULT_PATH
+    try:
+        return parse_definitions(storage.read(path), path=path)
+    except NotFoundError:
+        return {}
+
+
+def parse_definitions(data: bytes, *, path: str = "") -> dict[str, IndexDefinition]:
+    """Read the JSON file. Unknown attributes are ignored; a broken file is an error."""
+    try:
+        entries = json.loads(data)["indexDefinitions"] if data.strip() else {}
+        return {name: _definition(name, entry) for name, entry in entries.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as broken:
+        raise MetadataTableError(
+            "The index definitions cannot be read.",
+            hint="Repair the file from another copy of the table, or let Hudi rebuild the indexes.",
+            context={"path": path},
+        ) from broken
+
+
+def _definition(name: str, entry: Mapping[str, Any]) -> IndexDefinition:
+    return IndexDefinition(
+        name=str(entry.get("indexName") or name),
+        type=str(entry.get("indexType") or ""),
+        function=str(entry.get("indexFunction") or ""),
+        source_fields=tuple(str(f) for f in entry.get("sourceFields") or ()),
+        options={str(k): str(v) for k, v in (entry.get("indexOptions") or {}).items()},
+        version=str(entry.get("version") or "V1"),
+    )

@@ -1,0 +1,151 @@
+"""Look-ups of records: where a key is (`record_index`), which keys have a value (secondary indexes).
+
+An answer is complete or an error: a reader that cannot read an index must never be taken for one
+that found nothing, because a writer would then insert the record again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.errors import MetadataTableError
+from lakewright.metadata.keys import file_group_index, secondary_prefix, unescaped
+from lakewright.metadata.records import FileGroupReader, Keys, Part, Prefixes, decoded, living
+
+__all__ = ["RECORD_LOCATIONS", "record_locations", "secondary_keys"]
+
+_RECORD: Final = "recordIndexMetadata"
+_SECONDARY: Final = "SecondaryIndexMetadata"
+_UUID_ENCODING, _TEXT_ENCODING = 0, 1
+_NO_FILE_INDEX: Final = -1
+_TYPE_RECORD_INDEX, _TYPE_SECONDARY_INDEX = 5, 7
+
+RECORD_LOCATIONS: Final = pa.schema(
+    [
+        ("key", pa.string()),
+        ("partition", pa.string()),
+        ("file_id", pa.string()),
+        ("instant_ms", pa.int64()),
+    ]
+)
+"""`instant_ms` is the commit's time as epoch milliseconds, read in the writing JVM's zone."""
+
+
+def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -> pa.Table:
+    """For each key the file group that holds it, aligned with `keys`; null where there is none."""
+    wanted = pc.unique(keys.drop_null())
+    groups = file_group_index(wanted, len(readers))
+    parts: list[Part] = []
+    for number in np.unique(groups).tolist():
+        mine = wanted.filter(pa.array(groups == number)).cast(pa.binary())
+        parts += living(readers[number].read(Keys(mine)), newest_only=True)
+    found = [pa.table([], schema=RECORD_LOCATIONS)] if not parts else []
+    for run in decoded(parts, ("type", _RECORD)):
+        _require_type(run.rows.column("type"), _TYPE_RECORD_INDEX)
+        info = run.rows.column(_RECORD)
+        fields = dict(zip([f.name for f in info.type], info.flatten(), strict=True))
+        columns = [
+            run.keys.cast(pa.string()),
+            fields["partitionName"],
+            _file_ids(fields),
+            fields["instantTime"],
+        ]
+        found.append(pa.table(columns, schema=RECORD_LOCATIONS))
+    table = pa.concat_tables(found).combine_chunks()
+    at = pc.index_in(keys, value_set=table["key"].combine_chunks())
+    return table.take(at).set_column(0, "key", keys)
+
+
+def _file_ids(fields: dict[str, pa.Array]) -> pa.StringArray:
+    """Text of the file ids; each distinct one is formed once."""
+    parts = {
+        "encoding": fields["fileIdEncoding"],
+        "high": fields["fileIdHighBits"],
+        "low": fields["fileIdLowBits"],
+        "index": fields["fileIndex"],
+        "text": fields["fileId"],
+    }
+    rows = pa.table(parts)
+    distinct = rows.group_by(list(parts), use_threads=False).aggregate([])
+    names = pa.array([_file_id(row) for row in distinct.to_pylist()], pa.string())
+    # A join on values that may be null: compare their text instead.
+    of_rows, of_distinct = (_as_text(t) for t in (rows, distinct.select(list(parts))))
+    return names.take(pc.index_in(of_rows, value_set=of_distinct))
+
+
+def _as_text(table: pa.Table) -> pa.StringArray:
+    columns = [pc.fill_null(c.cast(pa.string()), "") for c in table.columns]
+    joined = pc.binary_join_element_wise(*columns, "\0")
+    return joined.combine_chunks()
+
+
+def _file_id(row: dict[str, Any]) -> str | None:
+    if row["encoding"] == _TEXT_ENCODING:
+        return str(row["text"])
+    if row["encoding"] != _UUID_ENCODING or row["high"] is None or row["low"] is None:
+        raise MetadataTableError(
+            f"The record index has a file id of the unknown encoding {row['encoding']}.",
+            hint="A newer release wrote it; look keys up without the record index.",
+        )
+    bits = (row["high"] % (1 << 64)) << 64 | row["low"] % (1 << 64)
+    index = row["index"]
+    return str(UUID(int=bits)) + ("" if index in (None, _NO_FILE_INDEX) else f"-{index}")
+
+
+def secondary_keys(
+    readers: Sequence[FileGroupReader],
+    values: Sequence[str | None],
+    *,
+    by_value: bool,
+) -> pa.Table:
+    """Record keys that have one of the values (as text): columns value, key.
+
+    `by_value` tells that the index spreads its entries by the value (version 2), so that only the
+    file groups of the asked values are read.
+    """
+    asked = list(dict.fromkeys(values))
+    prefixes = secondary_prefix(asked)
+    groups: npt.NDArray[np.int64] | None = None
+    if by_value:
+        groups = file_group_index(pa.array(prefixes, pa.binary()).cast(pa.string()), len(readers))
+    parts: list[Part] = []
+    for number, reader in enumerate(readers):
+        mine = (
+            prefixes if groups is None else [prefixes[i] for i in np.flatnonzero(groups == number)]
+        )
+        if mine:
+            parts += living(reader.read(Prefixes(tuple(mine))), newest_only=True)
+    keys: list[pa.BinaryArray] = [pa.array([], pa.binary())]
+    for run in decoded(parts, ("type", _SECONDARY)):
+        _require_type(run.rows.column("type"), _TYPE_SECONDARY_INDEX)
+        deleted = pc.struct_field(run.rows.column(_SECONDARY), "isDeleted")
+        keys.append(run.keys.filter(pc.invert(pc.fill_null(deleted, False))))
+    return _split(pa.concat_arrays(keys), asked, prefixes)
+
+
+def _split(keys: pa.BinaryArray, values: Sequence[str | None], prefixes: list[bytes]) -> pa.Table:
+    """The value and the record key of each index key; one pass per asked value."""
+    schema = pa.schema([("value", pa.string()), ("key", pa.string())])
+    tables = [schema.empty_table()]
+    for value, prefix in zip(values, prefixes, strict=True):
+        mine = keys.filter(pc.starts_with(keys, pattern=prefix))
+        records = unescaped(pc.binary_slice(mine, len(prefix)).cast(pa.string()))
+        column = pa.array([value], pa.string()).take(pa.array(np.zeros(len(mine), np.int64)))
+        tables.append(pa.table([column, records], schema=schema))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _require_type(types: pa.Array, wanted: int) -> None:
+    found = pc.unique(types).to_pylist()
+    if found not in ([], [wanted]):
+        raise MetadataTableError(
+            f"The metadata table has records of type {found} where type {wanted} belongs.",
+            hint="Read the table without its metadata table, and rebuild that.",
+        )
