@@ -1,1 +1,1 @@
-"""Benchmarks: ratios within one interleaved run, results checked for equality before they are timed."""
+"""Benchmarks: ratios within one interleaved run; results are equal before they are timed."""

@@ -70,8 +70,8 @@ def median(samples: Sequence[Sample], what: str = "wall_s") -> float:
 
 def record(name: str, params: Mapping[str, Any], samples: Mapping[str, Sequence[Sample]]) -> None:
     """Append the raw samples to the results file."""
-    import numpy
-    import pyarrow
+    import numpy as np
+    import pyarrow as pa
 
     RESULTS.mkdir(parents=True, exist_ok=True)
     revision = subprocess.run(
@@ -81,8 +81,8 @@ def record(name: str, params: Mapping[str, Any], samples: Mapping[str, Sequence[
         "name": name,
         "revision": revision,
         "python": platform.python_version(),
-        "pyarrow": pyarrow.__version__,
-        "numpy": numpy.__version__,
+        "pyarrow": pa.__version__,
+        "numpy": np.__version__,
         "cores": os.cpu_count(),
         "params": dict(params),
         "samples": {c: [vars(s) for s in ss] for c, ss in samples.items()},

@@ -26,6 +26,7 @@ from lakewright.format.log_content import encode_avro_content
 CACHE = Path(".cache/bench")
 BASE_INSTANT = "20260101000000000"
 FIRST_DELTA = 20260101000100000
+MODEL = "org.apache.hudi.common.model"
 META = (
     "_hoodie_commit_time",
     "_hoodie_commit_seqno",
@@ -64,9 +65,7 @@ def _keys(rng: np.random.Generator, n: int) -> pa.Array:
         for i in range(0, 32 * n, 32)
     ).encode()
     offsets = np.arange(0, 36 * (n + 1), 36, dtype=np.int32)
-    return pa.Array.from_buffers(
-        pa.string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(text)]
-    )
+    return pa.Array.from_buffers(pa.string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
 
 
 def _nulls(rng: np.random.Generator, values: pa.Array, share: float) -> pa.Array:
@@ -102,7 +101,9 @@ def events20(rng: np.random.Generator, keys: pa.Array, ordering: np.ndarray) -> 
         "s3": _words(rng, n, 100_000, "driver-"),
         "s4": _nulls(rng, _words(rng, n, 900_000, "text-of-20-ch-"), 0.02),
         "at": pa.array(micros, pa.timestamp("us", "UTC")),
-        "day": _nulls(rng, pa.array(rng.integers(0, 20000, n).astype(np.int32)).cast(pa.date32()), 0.02),
+        "day": _nulls(
+            rng, pa.array(rng.integers(0, 20000, n).astype(np.int32)).cast(pa.date32()), 0.02
+        ),
     }
     return pa.table(columns)
 
@@ -160,16 +161,41 @@ def _write_group(spec: MorTable, g: int, rows: pa.Table, log: pa.Table, stats: d
         spec.path / name,
         compression=spec.codec,
         row_group_size=spec.row_group_rows,
-        use_dictionary=["_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name", "source", "s1", "s2", "i1", "l1"],
+        use_dictionary=[
+            "_hoodie_commit_time",
+            "_hoodie_partition_path",
+            "_hoodie_file_name",
+            "source",
+            "s1",
+            "s2",
+            "i1",
+            "l1",
+        ],
     )
-    stats["base"].append({"fileId": file_id, "path": name, "prevCommit": "null", "numWrites": rows.num_rows, "numInserts": rows.num_rows})
+    stats["base"].append(
+        {
+            "fileId": file_id,
+            "path": name,
+            "prevCommit": "null",
+            "numWrites": rows.num_rows,
+            "numInserts": rows.num_rows,
+        }
+    )
     per_log = -(-log.num_rows // spec.logs_per_slice)
     for v in range(spec.logs_per_slice):
         part = log.slice(v * per_log, per_log)
         instant = str(FIRST_DELTA + 1000 * v)
         log_name = f".{file_id}_{BASE_INSTANT}.log.{v + 1}_{g}-2-{g}"
         (spec.path / log_name).write_bytes(_log_bytes(spec, part, instant, file_id))
-        stats["log"].append({"instant": instant, "fileId": file_id, "path": log_name, "prevCommit": BASE_INSTANT, "numWrites": part.num_rows})
+        stats["log"].append(
+            {
+                "instant": instant,
+                "fileId": file_id,
+                "path": log_name,
+                "prevCommit": BASE_INSTANT,
+                "numWrites": part.num_rows,
+            }
+        )
 
 
 def _log_bytes(spec: MorTable, part: pa.Table, instant: str, file_id: str) -> bytes:
@@ -181,7 +207,9 @@ def _log_bytes(spec: MorTable, part: pa.Table, instant: str, file_id: str) -> by
         batch = rows.slice(start, per_block).combine_chunks().to_batches()[0]
         headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: to_json(schema)}
         out.append(
-            encode_block(BlockType.AVRO_DATA, headers, encode_avro_content(*encode_records(batch, schema)))
+            encode_block(
+                BlockType.AVRO_DATA, headers, encode_avro_content(*encode_records(batch, schema))
+            )
         )
     return b"".join(out)
 
@@ -206,10 +234,15 @@ def _write_timeline(spec: MorTable, schema: pa.Schema, stats: dict) -> None:
 
     commit(BASE_INSTANT, stats["base"], "BULK_INSERT")
     for instant in sorted({str(e["instant"]) for e in stats["log"]}):
-        entries = [{k: v for k, v in e.items() if k != "instant"} for e in stats["log"] if e["instant"] == instant]
+        entries = [
+            {k: v for k, v in e.items() if k != "instant"}
+            for e in stats["log"]
+            if e["instant"] == instant
+        ]
         commit(instant, entries, "UPSERT")
     (spec.path / ".hoodie_partition_metadata").write_text(
-        f"#partition metadata\n#Thu Jan 01 00:00:00 UTC 2026\ncommitTime={BASE_INSTANT}\npartitionDepth=0\n"
+        "#partition metadata\n#Thu Jan 01 00:00:00 UTC 2026\n"
+        f"commitTime={BASE_INSTANT}\npartitionDepth=0\n"
     )
     properties = {
         "hoodie.table.name": "events",
@@ -223,7 +256,7 @@ def _write_timeline(spec: MorTable, schema: pa.Schema, stats: dict) -> None:
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.table.timeline.timezone": "UTC",
         "hoodie.table.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
-        "hoodie.compaction.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload",
+        "hoodie.compaction.payload.class": f"{MODEL}.DefaultHoodieRecordPayload",
         "hoodie.compaction.record.merger.strategy": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5",
         "hoodie.populate.meta.fields": "true",
         "hoodie.datasource.write.drop.partition.columns": "false",

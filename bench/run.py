@@ -1,7 +1,7 @@
 """`make bench`: measure, check, and write the report and plots to bench/results.
 
-Figures are ratios of medians within one interleaved run. `python -m bench.run read curves` runs some
-parts only; `--repeat` sets the number of rounds.
+Figures are ratios of medians within one interleaved run. `python -m bench.run read curves`
+runs some parts only; `--repeat` sets the number of rounds.
 """
 
 from __future__ import annotations
@@ -30,24 +30,34 @@ def read(repeat: int) -> list[str]:
     lines = [
         "## Snapshot read of a merge-on-read table",
         "",
-        "2 M base rows × 20 columns (+ 5 meta) in 4 file groups, snappy; 400 k Avro log records; event-time"
-        " merge. Floor: pyarrow decodes the base files and reads the bytes of the logs.",
+        "2 M base rows × 20 columns (+ 5 meta) in 4 file groups, snappy; 400 k Avro log records;"
+        " event-time merge. Floor: pyarrow decodes the base files and reads the bytes of the logs.",
         "",
-        table_row("columns", "contender", "wall s", "CPU s", "RSS MB", "× floor", "ours is faster by"),
+        table_row(
+            "columns", "contender", "wall s", "CPU s", "RSS MB", "× floor", "ours is faster by"
+        ),
         table_row(*["---"] * 7),
     ]
     bars = {}
     for columns in (25, 3):
         params = {"table": table, "columns": columns}
-        samples = contest("mor_read", ["floor", "ours", "ours_stream", "hudi"], params, repeat=repeat)
+        samples = contest(
+            "mor_read", ["floor", "ours", "ours_stream", "hudi"], params, repeat=repeat
+        )
         record("mor_read", params, samples)
         ground, us = median(samples["floor"]), median(samples["ours"])
         for name, ss in samples.items():
             wall = median(ss)
             lines.append(
-                table_row(columns, name, f"{wall:.2f}", f"{median(ss, 'cpu_s'):.2f}",
-                          f"{median(ss, 'rss_mb'):.0f}", f"{wall / ground:.2f}",
-                          f"{wall / us:.2f}×" if name == "hudi" else "")
+                table_row(
+                    columns,
+                    name,
+                    f"{wall:.2f}",
+                    f"{median(ss, 'cpu_s'):.2f}",
+                    f"{median(ss, 'rss_mb'):.0f}",
+                    f"{wall / ground:.2f}",
+                    f"{wall / us:.2f}×" if name == "hudi" else "",
+                )
             )
         bars[f"{columns} columns"] = {n: median(ss) for n, ss in samples.items()}
     plot_bars(bars, RESULTS / "mor_read.svg", "Snapshot read, 2 M + 400 k rows")
@@ -74,9 +84,17 @@ def large(repeat: int) -> list[str]:
 def curves(repeat: int) -> list[str]:
     """Log files per slice and blocks per log file, at a constant number of records."""
     small = {"rows": 400_000, "updates": 68_000, "inserts": 12_000, "groups": 2}
-    lines = ["## Curves", "", table_row("axis", "points", "wall s", "largest / smallest"), table_row(*["---"] * 4)]
+    lines = [
+        "## Curves",
+        "",
+        table_row("axis", "points", "wall s", "largest / smallest"),
+        table_row(*["---"] * 4),
+    ]
     series = {}
-    for axis, points in (("logs_per_slice", [1, 2, 4, 8, 16, 32, 64]), ("blocks_per_log", [1, 4, 16, 64, 256, 1024])):
+    for axis, points in (
+        ("logs_per_slice", [1, 2, 4, 8, 16, 32, 64]),
+        ("blocks_per_log", [1, 4, 16, 64, 256, 1024]),
+    ):
         walls = []
         specs = [MorTable(**{**small, axis: p}) for p in points]
         for spec in specs:
@@ -84,11 +102,15 @@ def curves(repeat: int) -> list[str]:
         rounds: list[list[float]] = [[] for _ in specs]
         for _ in range(repeat):
             for spec, ss in zip(specs, rounds, strict=True):
-                sample = contest("mor_read", ["ours"], {"table": asdict(spec), "columns": 25}, repeat=1)
+                sample = contest(
+                    "mor_read", ["ours"], {"table": asdict(spec), "columns": 25}, repeat=1
+                )
                 ss.append(sample["ours"][0].wall_s)
         walls = [sorted(ss)[len(ss) // 2] for ss in rounds]
         series[axis] = (points, walls)
-        lines.append(table_row(axis, points, [round(w, 3) for w in walls], f"{max(walls) / min(walls):.2f}"))
+        lines.append(
+            table_row(axis, points, [round(w, 3) for w in walls], f"{max(walls) / min(walls):.2f}")
+        )
     plot_curves(series, RESULTS / "curves.svg", "Wall seconds, constant number of log records")
     return [*lines, "", "![curves](curves.svg)", ""]
 
@@ -99,8 +121,12 @@ def codec(repeat: int) -> list[str]:
     samples = contest("avro_decode", ["ours", "fastavro", "polars"], params, repeat=repeat, cores=1)
     record("avro_decode", params, samples)
     us = median(samples["ours"])
-    lines = ["## Avro decode, 200 000 records × 20 columns, one core", "",
-             table_row("contender", "s", "records/s", "ours is faster by"), table_row(*["---"] * 4)]
+    lines = [
+        "## Avro decode, 200 000 records × 20 columns, one core",
+        "",
+        table_row("contender", "s", "records/s", "ours is faster by"),
+        table_row(*["---"] * 4),
+    ]
     for name, ss in samples.items():
         wall = median(ss)
         lines.append(table_row(name, f"{wall:.3f}", f"{200_000 / wall:,.0f}", f"{wall / us:.1f}×"))
@@ -109,21 +135,39 @@ def codec(repeat: int) -> list[str]:
 
 def timeline(repeat: int) -> list[str]:
     """Opening over active instants, and the times of archived ones."""
-    lines = ["## Timelines", "", table_row("what", "instants", "ms", "ms per 1 000"), table_row(*["---"] * 4)]
+    lines = [
+        "## Timelines",
+        "",
+        table_row("what", "instants", "ms", "ms per 1 000"),
+        table_row(*["---"] * 4),
+    ]
     for n in (100, 1_000, 10_000, 100_000):
         params = {"instants": n}
         samples = contest("timeline", ["active"], params, repeat=repeat)
         record("timeline_active", params, samples)
         ms = 1000 * median(samples["active"])
-        lines.append(table_row("open, active instants", f"{n:,}", f"{ms:.1f}", f"{ms / n * 1000:.2f}"))
+        lines.append(
+            table_row("open, active instants", f"{n:,}", f"{ms:.1f}", f"{ms / n * 1000:.2f}")
+        )
     for n, files in ((1_000_000, 4), (10_000, 1000)):
         params = {"instants": n, "files": files}
         samples = contest("timeline", ["archived"], params, repeat=repeat)
         record("timeline_archived", params, samples)
         ms = 1000 * median(samples["archived"])
-        lines.append(table_row(f"archived times, {files} files", f"{n:,}", f"{ms:.1f}", f"{ms / n * 1000:.3f}"))
+        lines.append(
+            table_row(
+                f"archived times, {files} files", f"{n:,}", f"{ms:.1f}", f"{ms / n * 1000:.3f}"
+            )
+        )
         if n == 1_000_000:
-            lines.append(table_row("… against 367 ms per 1 M as published by Hudi", "", f"{PUBLISHED_MS_PER_MILLION / ms:.1f}×", ""))
+            lines.append(
+                table_row(
+                    "… against 367 ms per 1 M as published by Hudi",
+                    "",
+                    f"{PUBLISHED_MS_PER_MILLION / ms:.1f}×",
+                    "",
+                )
+            )
     return [*lines, ""]
 
 
@@ -145,7 +189,12 @@ def main() -> None:
         print("\n".join(report[part]), flush=True)
         store.write_text(json.dumps(report, indent=1) + "\n")
     body = [line for part in PARTS if part in report for line in report[part]]
-    head = ["# Benchmarks: reading", "", "Medians of one interleaved run per table on 2 cores; made by `make bench`.", ""]
+    head = [
+        "# Benchmarks: reading",
+        "",
+        "Medians of one interleaved run per table on 2 cores; made by `make bench`.",
+        "",
+    ]
     Path(RESULTS / "reading.md").write_text("\n".join([*head, *body]))
 
 

@@ -36,10 +36,10 @@ def allowed(c: Mapping[str, str]) -> bool:
     if c["type"] == "cow":
         if c["blocks"] != "avro" or history in ("compaction", "pending_compaction"):
             return False
-    if c["keys"] == "nonpartitioned" and (
-        c["paths"] != "plain" or history == "delete_partition"
-    ):
+    if c["keys"] == "nonpartitioned" and c["paths"] != "plain":
         return False
+    if history == "schema_change" and c["table_version"] == "6" and c["blocks"] == "parquet":
+        return False  # Hudi 0.15 cannot read a promoted column out of a Parquet log block
     if c["index"] == "record" and c["metadata"] == "off":
         return False
     if c["index"] == "bucket" and (
@@ -54,10 +54,15 @@ def allowed(c: Mapping[str, str]) -> bool:
     return True
 
 
+def cost(c: Mapping[str, str]) -> float:
+    """How slow a table is to make: a metadata table doubles each write, statistics more."""
+    return {"off": 0.0, "files": 2.5, "stats": 2.9}[c["metadata"]]
+
+
 def pairwise_cases() -> list[Case]:
     """The covering part."""
     cases = []
-    for chosen in cover(AXES, allowed):
+    for chosen in cover(AXES, allowed, cost):
         version = int(chosen["table_version"])
         traits = Traits(
             table_version=version,

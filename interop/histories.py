@@ -121,22 +121,19 @@ def deletes(m: Maker) -> list[Step]:
 
 
 def overwrites(m: Maker) -> list[Step]:
-    """Insert overwrite of some partitions, then of the whole table."""
-    some = m.rows(range(0, 30, 6), 4, lambda _: 100)
-    all_new = m.rows(range(3, 9), 5, lambda _: 100)
-    return [
+    """Insert overwrite of some partitions, delete of one, overwrite of the whole table."""
+    steps = [
         m.first(),
         m.update(1),
-        m.write("insert_overwrite", some),
+        m.write("insert_overwrite", m.rows(range(0, 30, 6), 4, lambda _: 100)),
         m.update(2),
-        m.write("insert_overwrite_table", all_new),
+        m.write("delete_partition", m.rows([1], 4, lambda _: 100)),
+        m.write("insert_overwrite_table", m.rows(range(3, 9), 5, lambda _: 100)),
         m.update(3),
     ]
-
-
-def delete_partition(m: Maker) -> list[Step]:
-    one = m.rows([0], 4, lambda _: 100)
-    return [m.first(), m.update(1), m.write("delete_partition", one), m.update(2)]
+    if m.traits.keys == "nonpartitioned":
+        del steps[4]
+    return list(steps)
 
 
 def compaction(m: Maker) -> list[Step]:
@@ -223,7 +220,6 @@ HISTORIES: dict[str, Callable[[Maker], list[Step]]] = {
         updates,
         deletes,
         overwrites,
-        delete_partition,
         compaction,
         pending_compaction,
         clustering,

@@ -41,7 +41,10 @@ SESSION = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2500m",
-    "spark.driver.extraJavaOptions": os.environ["JOPTS"],
+    "spark.driver.extraJavaOptions": (
+        "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+        "-Djol.skipHotspotSAAttach=true -Djdk.lang.Process.launchMechanism=VFORK"
+    ),
 }
 
 ORDERED = ("hoodie.datasource.query.type", "as.of.instant")

@@ -17,20 +17,27 @@ SAMPLE = 60_000
 
 
 def cover(
-    axes: Mapping[str, Sequence[str]], allowed: Callable[[Mapping[str, str]], bool]
+    axes: Mapping[str, Sequence[str]],
+    allowed: Callable[[Mapping[str, str]], bool],
+    cost: Callable[[Mapping[str, str]], float],
 ) -> list[dict[str, str]]:
-    """Combinations that cover all allowed pairs, the richest first."""
+    """Combinations that cover all allowed pairs, the richest first.
+
+    The cost of a combination is counted against it in pairs, so that cheap ones do most of the
+    work; it is a price, not a bar.
+    """
     draw = np.random.default_rng(0)
     codes = np.stack([draw.integers(0, len(v), SAMPLE) for v in axes.values()], axis=1)
     chosen = [_named(axes, row) for row in codes]
     kept = np.array([allowed(candidate) for candidate in chosen])
     pairs = _pair_numbers(axes, codes[kept])
     candidates = [c for c, keep in zip(chosen, kept, strict=True) if keep]
+    price = np.array([cost(candidate) for candidate in candidates])
     wanted = np.zeros(int(pairs.max()) + 1, dtype=bool)
     wanted[pairs.ravel()] = True
     picked = []
     while wanted.any():
-        best = int(wanted[pairs].sum(axis=1).argmax())
+        best = int((wanted[pairs].sum(axis=1) - price).argmax())
         wanted[pairs[best]] = False
         picked.append(candidates[best])
     return picked

@@ -58,7 +58,7 @@ def unpack(shared: SharedTable, into: Path) -> Path:
 
 
 def unzip(archive: Path, into: Path) -> Path:
-    """Unzip with the modification times of the archive, which version 6 reads as completion times."""
+    """Unzip with the archive's modification times, which version 6 reads as completion times."""
     with zipfile.ZipFile(archive) as z:
         for info in z.infolist():
             target = Path(z.extract(info, into))

@@ -67,7 +67,9 @@ def polars(params: dict[str, Any]) -> Callable[[], object]:
 
     sync = bytes(range(16))
     key = b"avro.schema"
-    header = b"Obj\x01" + varint(1) + varint(len(key)) + key + varint(len(text)) + text + b"\x00" + sync
+    header = (
+        b"Obj\x01" + varint(1) + varint(len(key)) + key + varint(len(text)) + text + b"\x00" + sync
+    )
     block = varint(len(offsets) - 1) + varint(len(payload)) + payload + sync
     data = header + block
     return lambda: pl.read_avro(io.BytesIO(data)).to_arrow()
@@ -82,4 +84,5 @@ def check(result: object) -> str:
     assert isinstance(table, pa.Table)
     import pyarrow.compute as pc
 
-    return f"{table.num_rows}:{pc.sum(table['l1'])}:{pc.sum(table['ts'])}:{pc.sum(pc.utf8_length(table['s4'].cast(pa.string())))}"
+    lengths = pc.sum(pc.utf8_length(table["s4"].cast(pa.string())))
+    return f"{table.num_rows}:{pc.sum(table['l1'])}:{pc.sum(table['ts'])}:{lengths}"

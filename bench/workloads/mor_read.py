@@ -30,9 +30,8 @@ def floor(params: dict[str, Any]) -> Callable[[], object]:
 
     def call() -> object:
         tables = [pq.read_table(b, columns=columns) for b in bases]
-        if columns is None:
-            [log.read_bytes() for log in logs]
-        return None if tables else None
+        bytes_read = sum(len(log.read_bytes()) for log in logs)
+        return len(tables) + bytes_read
 
     return call
 

@@ -12,7 +12,7 @@ from lakewright.engine.scan import Scan
 from lakewright.engine.scan_plan import ScanPlan
 from lakewright.errors import LakewrightError
 from lakewright.expr import col, lit
-from lakewright.merge.protocol import Merged, MergeContext, RecordMerger, RecordType, Take
+from lakewright.merge.protocol import MergeContext, Merged, RecordMerger, RecordType, Take
 from lakewright.merge.user import merger
 from lakewright.storage.options import StorageOptions
 from lakewright.table import Table

@@ -104,9 +104,7 @@ class Inspector:
 
     def timeline(self) -> pa.Table:
         """Active instants in the order of their requested times."""
-        timeline = load_timeline(
-            self._storage, load_properties(self._storage, clock=self._clock)
-        )
+        timeline = load_timeline(self._storage, load_properties(self._storage, clock=self._clock))
         columns = dict.fromkeys(
             ("requested_time", "completion_time", "action", "state", "file_name"), _TEXT
         )

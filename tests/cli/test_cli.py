@@ -95,9 +95,7 @@ def test_instants_show_their_plan_and_metadata(trips: Path) -> None:
 
 
 def test_plan_shows_what_is_skipped(trips: Path) -> None:
-    shown = json.loads(
-        run("table", "plan", str(trips), "-w", "city = 'nowhere'", "-o", "json")
-    )
+    shown = json.loads(run("table", "plan", str(trips), "-w", "city = 'nowhere'", "-o", "json"))
     assert shown["partitions"]["kept"] == 0 and shown["tasks"] == []
 
 
@@ -115,7 +113,9 @@ def test_errors_are_two_lines_and_an_exit_code(
 ) -> None:
     named = [a.format(missing=tmp_path / "nothing", trips=trips) for a in args]
     done = subprocess.run(
-        [sys.executable, "-m", "lakewright.cli.app", *named], capture_output=True, text=True,
+        [sys.executable, "-m", "lakewright.cli.app", *named],
+        capture_output=True,
+        text=True,
         check=False,
     )
     assert done.returncode == code

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.codec.avro_cases import Case, cases, frame, oracle_decode, oracle_encode, raw_values
 
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.codec.avro.columns import decode_batches, decode_records, encode_records
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, SchemaError
-from tests.codec.avro_cases import Case, cases, frame, oracle_decode, oracle_encode, raw_values
 
 
 def record_of(*types: Any) -> str:
@@ -96,7 +96,7 @@ def test_logical_types_become_typed_values() -> None:
             "c2": time(0, 0, 0, 2),
             "c3": datetime(2023, 11, 14, 22, 13, 20, 1000, tzinfo=UTC),
             "c4": datetime(2023, 11, 14, 22, 13, 20, 1, tzinfo=UTC),
-            "c5": datetime(1970, 1, 1, 0, 0, 0, 5),  # noqa: DTZ001 - local on purpose
+            "c5": datetime(1970, 1, 1, 0, 0, 0, 5),
             "c6": Decimal("-2.00"),
             "c7": Decimal("7"),
         }

@@ -1,4 +1,4 @@
-"""Damaged bytes: a result or a clear error, quickly, and never more memory than the bytes justify."""
+"""Damaged bytes: a result or a clear error, quickly, and without more memory than they justify."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.codec.avro_cases import frame, oracle_encode, raw_values
 
 from lakewright.codec.avro.columns import decode_records
 from lakewright.codec.avro.container import read_container, write_container
 from lakewright.codec.avro.datum import read_datum
 from lakewright.codec.avro.schema import parse_schema
-from lakewright.errors import CorruptFileError, FormatError, LakewrightError, SchemaError
-from tests.codec.avro_cases import frame, oracle_encode, raw_values
+from lakewright.errors import CorruptFileError, FormatError, SchemaError
 
 EVERYTHING = json.dumps(
     {
@@ -44,7 +44,10 @@ EVERYTHING = json.dumps(
                     },
                 ],
             },
-            {"name": "any", "type": ["null", "string", "double", {"type": "array", "items": "int"}]},
+            {
+                "name": "any",
+                "type": ["null", "string", "double", {"type": "array", "items": "int"}],
+            },
         ],
     }
 )
@@ -71,9 +74,7 @@ def _row(n: int) -> dict[str, Any]:
 ROWS = 128  # more than the lanes below which arrays are walked one by one
 
 
-def _mutated(
-    payload: bytes, starts: np.ndarray, ends: np.ndarray, seed: int
-) -> tuple[bytes, int]:
+def _mutated(payload: bytes, starts: np.ndarray, ends: np.ndarray, seed: int) -> tuple[bytes, int]:
     """Some bytes of one record replaced, flipped, or filled with ones; the record's number."""
     random = np.random.default_rng(seed)
     damaged = bytearray(payload)
@@ -103,7 +104,7 @@ def _alone(body: bytes) -> dict[str, Any] | None:
     return dict(row) if behind == len(body) else None
 
 
-@pytest.mark.parametrize(("rows", "seeds"), [(ROWS, range(700)), (3, range(2000, 3500))])
+@pytest.mark.parametrize(("rows", "seeds"), [(ROWS, range(500)), (3, range(2000, 3200))])
 def test_a_damaged_payload_is_read_as_the_scalar_decoder_reads_it_or_refused(
     rows: int, seeds: range
 ) -> None:
@@ -114,15 +115,14 @@ def test_a_damaged_payload_is_read_as_the_scalar_decoder_reads_it_or_refused(
     for seed in seeds:
         damaged, record = _mutated(payload, starts, ends, seed)
         expected = _alone(damaged[starts[record] : ends[record]])
-        try:
-            batch = decode_records(damaged, starts, ends, schema, path="x.log")
-        except CorruptFileError as error:
+        if expected is None:
+            with pytest.raises(CorruptFileError) as caught:
+                decode_records(damaged, starts, ends, schema, path="x.log")
             refused += 1
-            assert error.context["path"] == "x.log"
-            assert error.context["record"] == record
-            assert expected is None, seed
+            assert caught.value.context["path"] == "x.log"
+            assert caught.value.context["record"] == record
             continue
-        assert expected is not None, seed
+        batch = decode_records(damaged, starts, ends, schema, path="x.log")
         for field in schema.fields:
             value = raw_values(batch.column(field.name).slice(record, 1), field.type)[0]
             assert repr(value) == repr(expected[field.name]), (seed, field.name)
@@ -132,7 +132,7 @@ def test_a_damaged_payload_is_read_as_the_scalar_decoder_reads_it_or_refused(
 def test_a_damaged_payload_under_a_projection_ends_quickly() -> None:
     schema = parse_schema(EVERYTHING)
     payload, starts, ends = frame(oracle_encode(EVERYTHING, [_row(n) for n in range(ROWS)]))
-    for seed in range(500):
+    for seed in range(300):
         damaged, _ = _mutated(payload, starts, ends, seed)
         try:
             decode_records(damaged, starts, ends, schema, columns=["key", "any"])
@@ -217,14 +217,16 @@ def test_a_few_bytes_cannot_ask_for_much_memory(lanes: int) -> None:
 def test_a_damaged_container_is_read_or_refused() -> None:
     good = write_container(EVERYTHING, [_row(n) for n in range(4)], sync=bytes(range(16)))
     random = np.random.default_rng(5)
+    refused = []
     for _ in range(1500):
         damaged = bytearray(good)
         for _ in range(int(random.integers(1, 4))):
             damaged[int(random.integers(len(good)))] = int(random.integers(256))
         try:
             read_container(bytes(damaged), path="x")
-        except (CorruptFileError, SchemaError, FormatError) as error:
-            assert isinstance(error, LakewrightError) and error.context["path"] == "x"
+        except FormatError as error:
+            refused.append(error.context["path"])
+    assert set(refused) == {"x"}
     for size in range(len(good)):
         if size in (0, len(good)):
             continue

@@ -18,7 +18,7 @@ from lakewright.expr import Expr, bind, col, conjuncts_over, evaluate, parse, to
 from lakewright.expr.logic import negation_normal, split_conjuncts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(filters(), rows())
 def test_every_row_gets_the_answer_of_the_row_wise_meaning(
     expr: Expr, data: list[dict[str, Any]]
@@ -28,7 +28,7 @@ def test_every_row_gets_the_answer_of_the_row_wise_meaning(
     assert answers.to_pylist() == [meaning(expr, row) for row in data]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(filters(), rows())
 def test_arrow_expressions_select_exactly_the_true_rows(
     expr: Expr, data: list[dict[str, Any]]
@@ -41,14 +41,14 @@ def test_arrow_expressions_select_exactly_the_true_rows(
     assert selected["row"].to_pylist() == expected
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(filters(), rows())
 def test_negations_can_be_pushed_to_the_leaves(expr: Expr, data: list[dict[str, Any]]) -> None:
     normal = negation_normal(expr)
     assert [meaning(normal, row) for row in data] == [meaning(expr, row) for row in data]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(filters(), rows(), st.sets(st.sampled_from(SCHEMA.names), max_size=10))
 def test_conjuncts_over_some_columns_never_lose_a_row(
     expr: Expr, data: list[dict[str, Any]], names: set[str]

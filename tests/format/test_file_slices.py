@@ -388,7 +388,7 @@ def model(
     return [(s, bases.get(s), slices[s]) for s in sorted(slices, reverse=True)]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(tables(), st.sampled_from([SIX, EIGHT]))
 def test_slices_agree_with_a_direct_model(
     table: tuple[list[Instant], list[str], str | None], version: TableVersion

@@ -149,7 +149,7 @@ def test_bytes_inserted_without_magic_cost_the_block_before_them(
     assert [facts(b) for b in read[1:]] == blocks[1:]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.lists(BLOCKS, min_size=1, max_size=3), st.data())
 def test_a_flipped_byte_is_found_or_harmless_and_never_crashes(
     blocks: list[tuple[BlockType, dict[HeaderKey, str], bytes]], data: st.DataObject

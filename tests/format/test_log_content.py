@@ -14,7 +14,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fixtures import SHARED_ABSENT, shared_tables, unpack
 
@@ -188,7 +188,11 @@ def test_runs_break_at_schema_type_partiality_and_size() -> None:
     delete = block_of(empty, BlockType.DELETE, SCHEMA="b")
     runs = list(block_runs([a, a, b, partial, delete, delete, a]))
     assert runs == [[a, a], [b], [partial], [delete, delete], [a]]
-    assert list(block_runs([a, a, a], bytes_max=16)) == [[a, a], [a]]
+    assert list(block_runs([a, a, a], bytes_max=2 * a.length)) == [[a, a], [a]]
+    first = block_of(empty, BlockType.AVRO_DATA, INSTANT_TIME="1")
+    second = block_of(empty, BlockType.AVRO_DATA, INSTANT_TIME="2")
+    assert list(block_runs([first, second])) == [[first, second]]
+    assert list(block_runs([first, first, second], by_instant=True)) == [[first] * 2, [second]]
     assert list(block_runs([a, a], bytes_max=1)) == [[a], [a]]
     assert list(block_runs([])) == []
 
@@ -243,6 +247,7 @@ SCALARS = st.one_of(st.none(), *(st.tuples(st.just(n), s) for n, s in PRESENT.it
 ARRAYS = st.lists(SCALARS, max_size=4)
 
 
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.text(max_size=80), st.none() | st.text(max_size=80), SCALARS | ARRAYS),

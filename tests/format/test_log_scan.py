@@ -179,7 +179,7 @@ def blocks_of(steps: list[Step]) -> list[LogBlock]:
     return blocks
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     STEPS,
     st.none() | st.sets(st.integers(1, 8).map(str)),

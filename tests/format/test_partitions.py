@@ -81,7 +81,7 @@ NAMES = st.sampled_from([META, f"{META}.parquet", f"{META}_1.parquet", "a-0_0-1-
 FOLDERS = st.lists(st.sampled_from(["a", "b", ".hoodie"]), max_size=3)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.sets(st.builds(lambda f, n: "/".join((*f, n)), FOLDERS, NAMES), max_size=12))
 def test_both_ways_of_listing_agree_on_any_tree(
     tmp_path_factory: pytest.TempPathFactory, paths: set[str]

@@ -234,7 +234,7 @@ ROOTS = sorted(set(record_names()) - COLUMNAR - {"HoodieArchivedMetaEntry"})
 
 
 @given(data=st.data(), name=st.sampled_from(ROOTS))
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=150)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=80)
 def test_any_record_survives_writing_and_reading(data: st.DataObject, name: str) -> None:
     record = data.draw(_records(name))
     assert type(record).read(record.write(EIGHT)) == record
@@ -304,7 +304,7 @@ def test_a_record_unknown_to_hudi_is_corrupt() -> None:
 
 
 @given(st.integers(0, 830), st.integers(0, 255))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_damaged_bytes_read_or_raise_an_error_of_the_house(position: int, byte: int) -> None:
     data = bytearray(INDEX_PLAN.write(EIGHT))
     data[position % len(data)] = byte
@@ -463,6 +463,7 @@ def test_json_that_is_no_commit_metadata_is_corrupt_with_its_path(text: bytes) -
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
+@settings(max_examples=40, deadline=None)
 def test_any_json_object_survives_printing(value: Any) -> None:
     text = format_json({"a": value})
     assert parse_json(text, path="") == {"a": value} == json.loads(text)

@@ -110,9 +110,7 @@ def test_no_module_is_a_drawer() -> None:
 def test_every_error_has_its_own_code_and_is_exported() -> None:
     from lakewright import errors
 
-    kinds = [
-        v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, Exception)
-    ]
+    kinds = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, Exception)]
     codes = [k.code for k in kinds]
     assert len(set(codes)) == len(codes)
     assert sorted(k.__name__ for k in kinds) == sorted(errors.__all__)
@@ -134,7 +132,10 @@ def test_tracked_files_speak_only_of_the_project() -> None:
     banned = re.compile(r"/work/(main|shared)|/farm/|/root/|issue #?\d|TODO(?!\(#)|FIXME")
     listed = subprocess.run(
         ["git", "ls-files", "*.py", "*.md", "*.toml", "*.sh", "Makefile", ".ci/run"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout.split()
     found = [
         f"{name}:{number}"

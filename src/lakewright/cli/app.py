@@ -21,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Read and inspect Apache Hudi tables (table versions 6, 8 and 9), without Spark or Java.",
-    epilog="Data goes to stdout, everything else to stderr. Every command has --output text|json|csv.",
+    epilog="Data goes to stdout, the rest to stderr. Every command has --output text|json|csv.",
 )
 app.add_typer(table.app, name="table", help="A table as a whole: properties, schema, rows.")
 app.add_typer(timeline.app, name="timeline", help="What happened to a table, active and archived.")

@@ -49,7 +49,9 @@ def _report(name: str, table: Table) -> None:
     counts = ("instants", "pending", "partitions", "file slices", "log files", "listed by")
     print_value({k: summary[k] for k in (*shown, *counts)}, Output.TEXT)
     commits = table.inspect.commits()
-    print_table(commits.slice(max(0, commits.num_rows - ROWS_SHOWN)), Output.TEXT, title="\nCommits")
+    print_table(
+        commits.slice(max(0, commits.num_rows - ROWS_SHOWN)), Output.TEXT, title="\nCommits"
+    )
     scan = table.scan(meta=False)
     typer.echo("\n" + str(scan.plan()))
     rows = scan.to_arrow()

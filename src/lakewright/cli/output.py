@@ -1,4 +1,4 @@
-"""How commands print: tables and values as text, JSON or CSV; data on stdout, the rest on stderr."""
+"""How commands print: tables and values as text, JSON or CSV; data on stdout, notes on stderr."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ UNBOUNDED_WIDTH = 1 << 16
 """Text that goes to a file or a pipe is not folded to a terminal's width."""
 
 
-class Output(str, Enum):
+class Output(StrEnum):
     """The form of a command's data."""
 
     TEXT = "text"

@@ -9,9 +9,14 @@ import typer
 
 from lakewright.cli.arguments import AsOf, OutputOption, Uri
 from lakewright.cli.output import Output, print_batches, print_table, print_value
+from lakewright.engine.scan import Mode
 from lakewright.table import Table
 
 app = typer.Typer(no_args_is_help=True)
+
+ScanMode = Annotated[
+    Mode, typer.Option("--mode", help="snapshot, or read_optimized (base files only).")
+]
 
 
 @app.command()
@@ -51,9 +56,7 @@ def read(
         typer.Option("--where", "-w", help="A filter, e.g. \"city = 'sf' and ts >= 5\"."),
     ] = None,
     as_of: AsOf = None,
-    mode: Annotated[
-        str, typer.Option("--mode", help="snapshot, or read_optimized (base files only).")
-    ] = "snapshot",
+    mode: ScanMode = "snapshot",
     meta: Annotated[bool, typer.Option("--meta/--no-meta", help="Include meta columns.")] = True,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="Rows at the most.")] = 20,
     output: OutputOption = Output.TEXT,
@@ -75,7 +78,7 @@ def plan(
     uri: Uri,
     where: Annotated[str | None, typer.Option("--where", "-w", help="A filter.")] = None,
     as_of: AsOf = None,
-    mode: Annotated[str, typer.Option("--mode", help="snapshot or read_optimized.")] = "snapshot",
+    mode: ScanMode = "snapshot",
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Show what a read would open and what it could skip, without reading rows."""

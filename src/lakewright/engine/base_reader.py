@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -63,10 +64,10 @@ class BaseReader:
     def row_groups(self) -> list[int]:
         """Row groups that may hold a row passing the filter, in file order."""
         groups = range(self.file.metadata.num_row_groups)
-        if self.below is None:
-            return list(groups)
         below = self.below
-        return [g for g in groups if can_match(below, lambda c, g=g: self._range(g, c))]
+        if below is None:
+            return list(groups)
+        return [g for g in groups if can_match(below, partial(self._range, g))]
 
     def _range(self, group: int, column: str) -> ColumnRange | None:
         stored = self.converted.stored_as(column)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from lakewright.errors import FormatError, NotFoundError
-from lakewright.format.partitions import ListedFile, list_files, list_partitions
+from lakewright.format.partitions import ListedFile, list_table
 from lakewright.format.properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.table import MetadataTable
@@ -36,20 +37,25 @@ class Listing(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class StorageListing:
-    """Names found by walking the table's folders."""
+    """Names found by walking the table's folders, each folder once."""
 
-    storage: Storage
-    source: str = "listing"
+    source = "listing"
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @cached_property
+    def _table(self) -> Mapping[str, Sequence[ListedFile]]:
+        return list_table(self._storage)
 
     def partitions(self) -> list[str]:
         """Folders with a partition metadata file."""
-        return sorted(list_partitions(self.storage))
+        return sorted(self._table)
 
     def files(self, partitions: Iterable[str]) -> Mapping[str, Sequence[ListedFile]]:
-        """One listing request per partition."""
-        return {p: list_files(self.storage, p) for p in partitions}
+        """Data files as they were when the folders were walked."""
+        return {p: self._table[p] for p in partitions}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -23,8 +22,13 @@ from lakewright.codec.parquet import open_parquet, read_row_group
 from lakewright.errors import SchemaError, UnsupportedTableError
 from lakewright.format.evolution import Conversion, conversion
 from lakewright.format.file_slices import LogFile
-from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, read_blocks
-from lakewright.format.log_content import avro_frames_of, delete_rows_of, parquet_content
+from lakewright.format.log_block import BlockType, LogBlock, read_blocks
+from lakewright.format.log_content import (
+    avro_frames_of,
+    block_runs,
+    delete_rows_of,
+    parquet_content,
+)
 from lakewright.format.log_scan import BlockSelection, select_blocks
 from lakewright.merge.columns import path_type
 from lakewright.merge.fold import LogVersions
@@ -57,30 +61,14 @@ class LogReader:
     def read_into(self, versions: LogVersions, logs: Sequence[LogFile]) -> BlockSelection:
         """Add every visible version of the slice, oldest first."""
         selection = self.select(logs)
-        for run in self._runs(selection.blocks):
+        by_instant = self.renames is not None
+        for run in block_runs(selection.blocks, bytes_max=RUN_BYTES_MAX, by_instant=by_instant):
             blocks = [self._with_content(b) for b in run]
             if blocks[0].type is BlockType.DELETE:
                 self._add_deletes(versions, blocks)
             else:
                 self._add_rows(versions, blocks)
         return selection
-
-    def _runs(self, blocks: Sequence[LogBlock]) -> Iterator[list[LogBlock]]:
-        """Adjacent blocks that can be decoded together, in bounded portions."""
-        for _, alike in groupby(blocks, key=self._run_key):
-            run: list[LogBlock] = []
-            size = 0
-            for block in alike:
-                if run and size + block.length > RUN_BYTES_MAX:
-                    yield run
-                    run, size = [], 0
-                run.append(block)
-                size += block.length
-            yield run
-
-    def _run_key(self, block: LogBlock) -> tuple[object, ...]:
-        written = block.instant if self.renames is not None else None
-        return block.type, block.headers.get(HeaderKey.SCHEMA), block.is_partial, written
 
     def _add_rows(self, versions: LogVersions, blocks: Sequence[LogBlock]) -> None:
         for batch, made in self._decoded(blocks):
@@ -106,9 +94,7 @@ class LogReader:
         data = self.storage.read_range(block.path, block.offset, block.length)
         return read_blocks(data, path=block.path, file_offset=block.offset)[0]
 
-    def _decoded(
-        self, blocks: Sequence[LogBlock]
-    ) -> Iterator[tuple[pa.RecordBatch, Conversion]]:
+    def _decoded(self, blocks: Sequence[LogBlock]) -> Iterator[tuple[pa.RecordBatch, Conversion]]:
         """Rows as stored, in the columns that are needed, and how to bring them to the schema."""
         first = blocks[0]
         if first.type is BlockType.AVRO_DATA:

@@ -45,5 +45,7 @@ def _rows(block: LogBlock) -> pa.Table | None:
         return open_parquet(parquet_content(block), path=block.path).read()
     if block.type is BlockType.DELETE:
         rows = delete_rows(block)
-        return pa.table({"_hoodie_record_key": rows.keys, "_hoodie_partition_path": rows.partitions})
+        return pa.table(
+            {"_hoodie_record_key": rows.keys, "_hoodie_partition_path": rows.partitions}
+        )
     return None

@@ -12,16 +12,17 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
 
 from lakewright.runtime.spawn import Spawner, ThreadSpawner
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-TaskC = TypeVar("TaskC", contravariant=True)
-ResultC = TypeVar("ResultC")
 
 QUEUED_PER_THREAD = 2
+STOP_CHECK_S = 0.1
+"""How often a producer that waits for room looks whether the consumer is gone."""
 
 
 class Runner(Protocol):
@@ -45,10 +46,6 @@ class InlineRunner:
             yield from work(task)
 
 
-class _Stopped(Exception):
-    """The consumer is gone."""
-
-
 class ThreadRunner:
     """A few threads and one bounded queue."""
 
@@ -60,53 +57,40 @@ class ThreadRunner:
         self, tasks: Sequence[Task], work: Callable[[Task], Iterable[Result]]
     ) -> Iterator[Result]:
         """All results of all tasks; tasks run concurrently."""
-        if self._threads <= 1 or len(tasks) <= 1:
-            return InlineRunner().stream(tasks, work)
-        return self._stream(tasks, work)
-
-    def _stream(
-        self, tasks: Sequence[Task], work: Callable[[Task], Iterable[Result]]
-    ) -> Iterator[Result]:
         threads = min(self._threads, len(tasks))
-        results: queue.Queue[Result | BaseException | None] = queue.Queue(
+        if threads <= 1:
+            return InlineRunner().stream(tasks, work)
+        return _Stream(tasks, work, threads).results(self._spawner)
+
+
+class _ConsumerGoneError(Exception):
+    """Nobody takes results any more."""
+
+
+class _Stream(Generic[Task, Result]):
+    """One run: tasks are picked by whichever producer is free."""
+
+    def __init__(
+        self, tasks: Sequence[Task], work: Callable[[Task], Iterable[Result]], threads: int
+    ) -> None:
+        self._pending = iter(tasks)
+        self._pick = threading.Lock()
+        self._work = work
+        self._threads = threads
+        self._stop = threading.Event()
+        self._queue: queue.Queue[Result | BaseException | None] = queue.Queue(
             maxsize=threads * QUEUED_PER_THREAD
         )
-        stop = threading.Event()
-        pending = iter(tasks)
-        pick = threading.Lock()
 
-        def put(item: Result | BaseException | None) -> None:
-            while not stop.is_set():
-                try:
-                    results.put(item, timeout=0.1)
-                    return
-                except queue.Full:
-                    continue
-            raise _Stopped
-
-        def produce() -> None:
-            try:
-                while not stop.is_set():
-                    with pick:
-                        task = next(pending, None)
-                    if task is None:
-                        break
-                    for result in work(task):
-                        put(result)
-                put(None)
-            except _Stopped:
-                return
-            except BaseException as error:
-                try:
-                    put(error)
-                except _Stopped:
-                    return
-
-        workers = [self._spawner.spawn(produce, name=f"scan-{i}") for i in range(threads)]
-        running = threads
+    def results(self, spawner: Spawner) -> Iterator[Result]:
+        """Hand the results to the consumer; None from a producer means that it is done."""
+        producers = [
+            spawner.spawn(self._produce, name=f"producer-{i}") for i in range(self._threads)
+        ]
+        running = self._threads
         try:
             while running:
-                item = results.get()
+                item = self._queue.get()
                 if item is None:
                     running -= 1
                 elif isinstance(item, BaseException):
@@ -114,6 +98,34 @@ class ThreadRunner:
                 else:
                     yield item
         finally:
-            stop.set()
-            for worker in workers:
-                worker.join()
+            self._stop.set()
+            for producer in producers:
+                producer.join()
+
+    def _produce(self) -> None:
+        try:
+            self._put_all()
+        except _ConsumerGoneError:
+            return
+        except BaseException as error:
+            with suppress(_ConsumerGoneError):
+                self._put(error)
+
+    def _put_all(self) -> None:
+        while not self._stop.is_set():
+            with self._pick:
+                task = next(self._pending, None)
+            if task is None:
+                break
+            for result in self._work(task):
+                self._put(result)
+        self._put(None)
+
+    def _put(self, item: Result | BaseException | None) -> None:
+        while not self._stop.is_set():
+            try:
+                self._queue.put(item, timeout=STOP_CHECK_S)
+            except queue.Full:
+                continue
+            return
+        raise _ConsumerGoneError

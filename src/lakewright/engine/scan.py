@@ -71,12 +71,12 @@ class Scan:
     def to_polars(self) -> Any:
         """All rows as a Polars data frame."""
         try:
-            import polars
+            import polars as pl
         except ImportError as error:
             raise MissingDependencyError(
                 "Polars is not installed.", hint="pip install polars"
             ) from error
-        return polars.from_arrow(self.to_arrow())
+        return pl.from_arrow(self.to_arrow())
 
     def to_reader(self) -> pa.RecordBatchReader:
         """A reader over the stream of batches; DuckDB queries it by its variable name."""
@@ -90,9 +90,7 @@ class Scan:
         return sum(b.num_rows for b in self.to_batches())
 
     def _stream(self) -> Iterator[pa.RecordBatch]:
-        reader = SliceReader(
-            self.snapshot, self.columns, self.where, self.options, self.registry
-        )
+        reader = SliceReader(self.snapshot, self.columns, self.where, self.options, self.registry)
         tasks = self.plan().tasks
         done = 0
         for batch in self._runner().stream(tasks, reader.read):
@@ -127,9 +125,7 @@ def make_scan(
 ) -> Scan:
     """Check a caller's words against the snapshot's schema."""
     if mode not in MODES:
-        raise OptionError(
-            f"Unknown scan mode {mode!r}.", hint=f"Use one of: {', '.join(MODES)}."
-        )
+        raise OptionError(f"Unknown scan mode {mode!r}.", hint=f"Use one of: {', '.join(MODES)}.")
     if limit is not None and limit < 0:
         raise OptionError("A limit cannot be negative.", hint="Give 0 or more, or no limit.")
     schema = snapshot.schema

@@ -103,8 +103,7 @@ class ScanPlan:
             + (f" as of {self.as_of}" if self.as_of else "")
             + f", {len(self.columns)} columns",
             f"  filter      {self.where or 'none'}",
-            f"  partitions  {self.partitions_kept} of {self.partitions_total}, "
-            f"by {self.listing}",
+            f"  partitions  {self.partitions_kept} of {self.partitions_total}, by {self.listing}",
             f"  slices      {len(self.tasks)} of {self.slices_total} "
             f"({self.skipped_by_statistics} skipped by statistics, {merged} merged with logs)",
             f"  files       {self.files}, {self.bytes:,} bytes",

@@ -8,10 +8,10 @@ they cannot change its outcome: any filter without logs, filters on the record k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lakewright.engine.base_reader import BaseReader
@@ -19,14 +19,16 @@ from lakewright.engine.log_reader import LogReader
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan_plan import ScanTask
 from lakewright.engine.snapshot import Snapshot
+from lakewright.errors import UnsupportedTableError
 from lakewright.expr import Expr, columns, conjuncts_over, evaluate
 from lakewright.format.file_slices import BaseFile, FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values, record_keys
 from lakewright.format.view_inputs import block_visibility
-from lakewright.merge.fold import LogState, LogVersions
+from lakewright.merge.fold import LogVersions
+from lakewright.merge.projection import required_columns
 from lakewright.merge.protocol import MergeContext, Phase
 from lakewright.merge.registry import MergerRegistry
-from lakewright.merge.projection import required_columns
+from lakewright.merge.state import LogState
 from lakewright.storage.scratch import Scratch
 
 KEY = "_hoodie_record_key"
@@ -72,31 +74,39 @@ class SliceReader:
             yield from reader.batches(group, self.options.batch_rows)
 
     def _open(self, base: BaseFile, schema: pa.Schema, below: Expr | None) -> BaseReader:
-        snapshot = self.snapshot
-        renames = None
-        if snapshot.internal_schemas is not None:
-            renames = snapshot.internal_schemas.renames(base.instant, at=snapshot.bound)
         return BaseReader.open(
-            snapshot.storage,
+            self.snapshot.storage,
             base,
             schema=schema,
             below=below,
-            renames=renames,
+            renames=self.snapshot.renames(base.instant),
             constants=self._constants(base.partition),
         )
 
-    def _constants(self, partition: str) -> dict[str, object]:
-        """Partition columns that are not stored in the files."""
+    def _constants(self, partition: str) -> Mapping[str, Any]:
+        """Partition columns that are not stored in the files, from the partition path."""
         if not self.snapshot.properties.drop_partition_columns:
             return {}
         spec = KeySpec.from_properties(self.snapshot.properties)
-        return dict(partition_path_values(partition, spec, self.snapshot.schema.arrow) or {})
+        values = partition_path_values(partition, spec, self.snapshot.schema.arrow)
+        if values is None:
+            raise UnsupportedTableError(
+                f"The partition columns of {partition!r} are not stored in the files, and their "
+                "values cannot be told from the path.",
+                hint="Read columns other than the partition columns, or rewrite the table with "
+                "hoodie.datasource.write.drop.partition.columns=false.",
+                context={"partition": partition},
+            )
+        return values
 
     def _merged(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
         merger = self.registry.resolve(self.snapshot.merge)
         stored = self._schema_of(
             required_columns(
-                self.snapshot.merge, merger, self.snapshot.schema.arrow, self._requested(),
+                self.snapshot.merge,
+                merger,
+                self.snapshot.schema.arrow,
+                self._requested(),
                 key_columns=self._key_fields(),
             )
         )
@@ -156,9 +166,5 @@ class SliceReader:
             resident_bytes=self.options.merge_memory,
             with_key=self._with_key,
             constants=self._constants(slice_.group.partition),
-            renames=(
-                None
-                if snapshot.internal_schemas is None
-                else lambda t: snapshot.internal_schemas.renames(t, at=snapshot.bound)
-            ),
+            renames=None if snapshot.internal_schemas is None else snapshot.renames,
         )

@@ -49,6 +49,12 @@ class Snapshot:
         """Upper bound on requested times; None is the latest."""
         return self.as_of.requested_time if self.as_of else None
 
+    def renames(self, instant: str) -> Mapping[str, str]:
+        """Old column names by new ones in what an instant wrote (schema-on-read)."""
+        if self.internal_schemas is None:
+            return {}
+        return self.internal_schemas.renames(instant, at=self.bound)
+
     def view(self, listing: Mapping[str, Sequence[ListedFile]]) -> FileSystemView:
         """File groups and slices of the listed files, as this snapshot's timeline sees them."""
         return load_view(self.storage, self.properties, self.timeline, listing=listing)
@@ -81,9 +87,7 @@ def load_snapshot(
         schema=resolve_table_schema(storage, properties, timeline, as_of=at),
         internal_schemas=load_internal_schemas(storage, properties, timeline),
         merge=MergeConfig.from_properties(properties.version, properties.values),
-        opened=open_listing(
-            storage, properties, timeline, use_metadata_table=use_metadata_table
-        ),
+        opened=open_listing(storage, properties, timeline, use_metadata_table=use_metadata_table),
         as_of=bound,
     )
 

@@ -6,8 +6,9 @@ is kept; a prune is always right. In particular:
 - no range, or a missing bound: kept; a range of only nulls holds nothing to compare;
 - statistics do not know of NaN, so a float column always passes what NaN passes (`>`, `>=`, `!=`,
   `NOT IN`), and a range with NaN as a bound is no range;
-- JVM writers order text by UTF-16 and bytes as signed: bounds or literals in which this differs
-  from the order of bytes are not used;
+- JVM writers order text by UTF-16: bounds or literals with characters where this differs from the
+  order of UTF-8 are not used; they order bytes as signed: bounds and literals with bytes from 128
+  on are not used, nor any upper bound for `>` and `>=`, above which such bytes may hide;
 - a nested field may be null because its parent is, which statistics may not count: IS NULL keeps.
 
 Filters should be bound, so that literals have the type of the bounds; values that do not compare
@@ -50,7 +51,8 @@ _NOT_PLAIN = "\ud800"
 
 _ODD_TEXT = r"[\x{E000}-\x{10FFFF}]"
 _ODD_BYTES = r"[\x80-\xff]"
-_NAN_PASSES = (Op.GT, Op.GE, Op.NE)
+_ABOVE = (Op.GT, Op.GE)
+_NAN_PASSES = (*_ABOVE, Op.NE)
 _LIST_TESTS_MAX = 256
 """Longer lists are tested by their least and greatest value only."""
 
@@ -122,6 +124,8 @@ def _compares(op: Op, known: ColumnRange, literal: Literal) -> bool:
         return False
     low, high = _usable(known)
     if op in _NAN_PASSES and any(isinstance(each, float) for each in (low, high, value)):
+        return True
+    if op in _ABOVE and isinstance(value, bytes):
         return True
     try:
         match op:
@@ -288,6 +292,8 @@ class _Bounds:
 
     def _compares(self, op: Op, literal: Literal) -> Mask:
         if not _plain(literal.value) or (self._floating and op in _NAN_PASSES):
+            return self._all()
+        if op in _ABOVE and is_bytes(self._kind):
             return self._all()
         value = scalar(literal)
         match op:

@@ -168,8 +168,7 @@ def read_history(
     end: str | None = None,
 ) -> pa.Table:
     """Archived instants requested in the closed range, with the asked columns of the history."""
-    schema = pa.schema([HISTORY_SCHEMA.field(name) for name in columns])
-    read = ["requested_time", *(c for c in columns if c != "requested_time")]
+    read = pa.schema([HISTORY_SCHEMA.field(n) for n in dict.fromkeys(("requested_time", *columns))])
     for attempt in range(1, TRIES + 1):
         files = [f for f in history_files(storage, properties) if f.overlaps(begin, end)]
         try:
@@ -182,38 +181,41 @@ def read_history(
                     hint="The newest manifest lists it; restore it from another copy of the table.",
                     context=error.context,
                 ) from error
-    if not tables:
-        return schema.empty_table()
-    found = _in_range(_ordered(pa.concat_tables(tables)), begin, end)
-    return found.select(list(columns))
+    whole = pa.concat_tables([read.empty_table(), *tables])
+    if "completion_time" in read.names:
+        whole = _with_completion_times(whole)
+    return _in_range(_ordered(whole), begin, end).select(list(columns))
 
 
-def _read_file(storage: Storage, folder: str, file: HistoryFile, columns: list[str]) -> pa.Table:
+def _read_file(storage: Storage, folder: str, file: HistoryFile, schema: pa.Schema) -> pa.Table:
     path = f"{folder}/{file.name}"
     small = 0 < file.size <= WHOLE_FILE_BYTES_MAX
     source = storage.read(path) if small else storage.open_input(path)
     parquet = open_parquet(source, path=path, pre_buffer=not small)
-    stored = [_STORED[name] for name in columns]
-    missing = set(stored).difference(parquet.schema_arrow.names)
-    if missing:
-        raise _unreadable(f"has no column {', '.join(sorted(missing))}", path)
+    stored = [_STORED[name] for name in schema.names]
     try:
-        table = parquet.read(
-            columns=stored, use_threads=parquet.metadata.num_rows >= THREADED_ROWS_MIN
-        )
-        times = table.column("instantTime")
-        if times.null_count:
-            raise _unreadable("has a row without instant time", path)
-        arrays = [
-            pc.coalesce(table.column(n), times)
-            if n == "completionTime" and table.column(n).null_count
-            else table.column(n)
-            for n in stored
-        ]
-        target = pa.schema([HISTORY_SCHEMA.field(name) for name in columns])
-        return pa.table(arrays, names=columns).cast(target)
+        threads = parquet.metadata.num_rows >= THREADED_ROWS_MIN
+        table = parquet.read(columns=stored, use_threads=threads)
+        if missing := set(stored).difference(table.column_names):
+            raise _unreadable(f"has no column {', '.join(sorted(missing))}", path)
+        table = table.select(stored).rename_columns(schema.names)
+        if not table.schema.equals(schema):
+            table = table.cast(schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(f"cannot be read: {error}", path) from error
+    if table.column("requested_time").null_count:
+        raise _unreadable("has a row without instant time", path)
+    return table
+
+
+def _with_completion_times(table: pa.Table) -> pa.Table:
+    """Rows of old writers that have no completion time get their requested time."""
+    completion_times = table.column("completion_time")
+    if not completion_times.null_count:
+        return table
+    filled = pc.coalesce(completion_times, table.column("requested_time"))
+    index = table.column_names.index("completion_time")
+    return table.set_column(index, "completion_time", filled)
 
 
 def _unreadable(what: str, path: str) -> CorruptFileError:

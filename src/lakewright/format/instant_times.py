@@ -68,7 +68,7 @@ def format_time(moment_ms: int, *, zone: tzinfo) -> str:
         moment = datetime.fromtimestamp(moment_ms // 1000)
     else:
         moment = datetime.fromtimestamp(moment_ms // 1000, zone)
-    return f"{moment:%Y%m%d%H%M%S}{moment_ms % 1000:03d}"
+    return _text(moment, moment_ms % 1000)
 
 
 def parse_time(instant: str, *, zone: tzinfo) -> datetime | None:
@@ -115,11 +115,11 @@ def as_of_time(said: str | datetime | date | int, *, zone: tzinfo) -> str:
     the second is meant), epoch seconds (10 digits) and milliseconds (13 digits), `date` and
     `datetime` values. Texts and values without an offset are in the table's `zone`.
     """
-    if isinstance(said, datetime):
-        return _wall_text(said if said.tzinfo is None else said.astimezone(zone))
-    if isinstance(said, date):
-        return f"{said:%Y%m%d}000000000"
-    bound = _as_of_text(str(said).strip(), zone)
+    try:
+        bound = _as_of(said, zone)
+    except (ValueError, OverflowError):
+        # An offset of more than a day, or a moment beyond the years that dates can have.
+        bound = None
     if bound is None:
         raise InstantNotFoundError(
             f"{said!r} is not a moment that can be read.",
@@ -128,6 +128,14 @@ def as_of_time(said: str | datetime | date | int, *, zone: tzinfo) -> str:
             context={"as_of": str(said)},
         )
     return bound
+
+
+def _as_of(said: str | datetime | date | int, zone: tzinfo) -> str | None:
+    if isinstance(said, datetime):
+        return _wall_text(said if said.tzinfo is None else said.astimezone(zone))
+    if isinstance(said, date):
+        return f"{said.year:04d}{said:%m%d}000000000"
+    return _as_of_text(str(said).strip(), zone)
 
 
 def _as_of_text(text: str, zone: tzinfo) -> str | None:
@@ -154,4 +162,9 @@ def _as_of_text(text: str, zone: tzinfo) -> str | None:
 
 
 def _wall_text(moment: datetime) -> str:
-    return f"{moment:%Y%m%d%H%M%S}{moment.microsecond // 1000:03d}"
+    return _text(moment, moment.microsecond // 1000)
+
+
+def _text(moment: datetime, millis: int) -> str:
+    # `%Y` does not pad years before 1000.
+    return f"{moment.year:04d}{moment:%m%d%H%M%S}{millis:03d}"

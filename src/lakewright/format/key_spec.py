@@ -64,6 +64,8 @@ class KeySpec:
     text_path: TextPath = TextPath.AVRO
     zone: str = "UTC"
     """The JVM's zone, for timestamps of the row path and time partitions without a zone."""
+    sql_timestamps: bool = False
+    """Timestamps in paths are `yyyy-MM-dd HH:mm:ss`, escaped, as Spark SQL writes them."""
     time_settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Settings of time-based partitions by the last part of their property names."""
 

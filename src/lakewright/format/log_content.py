@@ -69,18 +69,26 @@ class DeleteRows:
 
 
 def block_runs(
-    blocks: Sequence[LogBlock], *, bytes_max: int = RUN_BYTES_MAX
+    blocks: Sequence[LogBlock], *, bytes_max: int = RUN_BYTES_MAX, by_instant: bool = False
 ) -> Iterator[list[LogBlock]]:
-    """Adjacent blocks that can be decoded together: equal type, schema and partiality."""
-    for _, alike in groupby(blocks, key=_run_key):
+    """Adjacent blocks that can be decoded together: equal type, schema and partiality.
+
+    With `by_instant` a run holds one instant only, for readers that treat instants differently.
+    """
+
+    def key(block: LogBlock) -> tuple[object, ...]:
+        instant = block.instant if by_instant else None
+        return block.type, block.headers.get(HeaderKey.SCHEMA), block.is_partial, instant
+
+    for _, alike in groupby(blocks, key=key):
         run: list[LogBlock] = []
         size = 0
         for block in alike:
-            if run and size + len(block.content) > bytes_max:
+            if run and size + block.length > bytes_max:
                 yield run
                 run, size = [], 0
             run.append(block)
-            size += len(block.content)
+            size += block.length
         yield run
 
 
@@ -176,10 +184,6 @@ def encode_delete_rows(
     """
     payload = encode_delete_payload(keys, partitions, ordering, date_wrapper=date_wrapper)
     return _CONTENT_HEAD.pack(DELETE_CONTENT_VERSION, len(payload)) + payload
-
-
-def _run_key(block: LogBlock) -> tuple[BlockType, str | None, bool]:
-    return block.type, block.headers.get(HeaderKey.SCHEMA), block.is_partial
 
 
 def _joined(blocks: Sequence[LogBlock]) -> memoryview:

@@ -107,7 +107,7 @@ class LogVersions:
         order: LogOrder | None = promise(self._ctx) if callable(promise) else None
         folded = keys_to_fold(versions, order, entries.column_sets != FULL)
         chosen = latest(versions)
-        if order is not None and order.by_ordering:
+        if order in (LogOrder.GREATEST, LogOrder.PAYLOAD_GREATEST):
             self._choose_greatest(versions, order, folded, chosen)
         self._ordering = []
         state = entries.at(chosen)

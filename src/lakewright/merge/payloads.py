@@ -3,9 +3,8 @@
 A table that names a payload class merges by it in CUSTOM mode, and always under the rules of Hudi
 0.x. `PayloadMerger` says which of the class's two questions (see `payload_rules`) belongs to which
 phase. In 0.x incoming rows and log versions are pre-combined and only the stored row is combined;
-in 1.x log versions are combined too, pairs with a commit-time delete or without an older row are
-settled before the payload is asked, and entries of delete blocks compete in the log by ordering
-value alone. Classes that are not Hudi's own are found by the registry.
+in 1.x log versions are combined too, and pairs with a commit-time delete or without an older row
+are settled before the payload is asked. Classes that are not Hudi's own are found by the registry.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ _ONE: Final[Mapping[str, Payload]] = MappingProxyType(
 )
 
 _ORDERS: Final[Mapping[Rule, LogOrder]] = {
-    rules.newer: LogOrder.PAYLOAD_LATEST,
+    rules.newer: LogOrder.LATEST,
     rules.greater: LogOrder.PAYLOAD_GREATEST,
 }
 """Rules whose fold is known without folding."""
@@ -211,12 +210,9 @@ class PayloadMerger:
             gone = pairs.all(False) if decision.deleted is None else decision.deleted
             decision = replace(decision, deleted=gone | (own & decision.newer_wins))
         settled = pairs.older_empty | pairs.older_unordered | pairs.newer_unordered
-        newer_wins = pairs.all(True)
-        if ctx.phase is Phase.LOG:
-            settled = settled | pairs.newer_empty
-            later = (pairs.order <= 0) | pairs.newer_unordered
-            newer_wins = ~pairs.newer_empty | (later & ~pairs.older_unordered)
-        return _answer(pairs, decision, settled, newer_wins)
+        # Of two deletes without a row the log keeps the first.
+        first = pairs.older_empty & pairs.newer_empty & pairs.in_log
+        return _answer(pairs, decision, settled, ~first)
 
     def _rule(self, phase: Phase) -> Rule:
         stored = phase is Phase.BASE or (phase is Phase.LOG and self.semantics is Semantics.ONE)

@@ -27,22 +27,11 @@ class LogOrder(Enum):
     LATEST = "latest"
     GREATEST = "greatest"
     """The greatest ordering value, as event time has it."""
-    PAYLOAD_LATEST = "latest payload"
     PAYLOAD_GREATEST = "greatest payload"
     """The same for payload classes, for keys without ordered deletes from delete blocks.
 
-    Those deletes are compared by other rules than rows, so their keys must be folded.
+    Those deletes follow other rules than rows, so their keys must be folded.
     """
-
-    @property
-    def by_ordering(self) -> bool:
-        """Whether ordering values choose."""
-        return self in (LogOrder.GREATEST, LogOrder.PAYLOAD_GREATEST)
-
-    @property
-    def of_payload(self) -> bool:
-        """Whether the promise excludes ordered deletes without a row."""
-        return self in (LogOrder.PAYLOAD_LATEST, LogOrder.PAYLOAD_GREATEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,7 @@ def greatest(versions: Versions, order: LogOrder, order_keys: Int64s, rows: Int6
     without a version in `rows` get -1.
     """
     codes = versions.codes[rows]
-    resetting = versions.empty if order.of_payload else versions.deleted
+    resetting = versions.empty if order is LogOrder.PAYLOAD_GREATEST else versions.deleted
     resets = resetting[rows] & versions.default_ordering[rows]
     winner = np.full(versions.key_count, -1, dtype=np.int64)
     if resets.any():
@@ -104,7 +93,7 @@ def keys_to_fold(versions: Versions, order: LogOrder | None, partial: Bools) -> 
     if order is None:
         return several
     reason = partial
-    if order.of_payload:
+    if order is LogOrder.PAYLOAD_GREATEST:
         reason = reason | (versions.empty & ~versions.default_ordering)
     folded = np.zeros(versions.key_count, dtype=np.bool_)
     folded[versions.codes[reason]] = True

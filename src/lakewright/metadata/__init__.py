@@ -1,1 +1,1 @@
-"""."""
+"""The metadata table: listings, statistics and indexes that Hudi keeps beside a table's data."""

@@ -1,4 +1,4 @@
-"""Look-ups of records: where a key is (`record_index`), which keys have a value (secondary indexes).
+"""Look-ups of records: where a key is (`record_index`), which keys have a value (secondary index).
 
 An answer is complete or an error: a reader that cannot read an index must never be taken for one
 that found nothing, because a writer would then insert the record again.
@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.codec.hashing import ByteRows
+from lakewright.codec.hfile.cells import gather
 from lakewright.errors import MetadataTableError
 from lakewright.metadata.keys import file_group_index, secondary_prefix, unescaped
 from lakewright.metadata.records import FileGroupReader, Keys, Part, Prefixes, decoded, living
@@ -46,7 +48,7 @@ def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -
     for number in np.unique(groups).tolist():
         mine = wanted.filter(pa.array(groups == number)).cast(pa.binary())
         parts += living(readers[number].read(Keys(mine)), newest_only=True)
-    found = [pa.table([], schema=RECORD_LOCATIONS)] if not parts else []
+    found = [RECORD_LOCATIONS.empty_table()]
     for run in decoded(parts, ("type", _RECORD)):
         _require_type(run.rows.column("type"), _TYPE_RECORD_INDEX)
         info = run.rows.column(_RECORD)
@@ -136,7 +138,9 @@ def _split(keys: pa.BinaryArray, values: Sequence[str | None], prefixes: list[by
     tables = [schema.empty_table()]
     for value, prefix in zip(values, prefixes, strict=True):
         mine = keys.filter(pc.starts_with(keys, pattern=prefix))
-        records = unescaped(pc.binary_slice(mine, len(prefix)).cast(pa.string()))
+        rows = ByteRows.of(mine)
+        behind = gather(rows.data, rows.starts + len(prefix), rows.starts + rows.lengths)
+        records = unescaped(behind.cast(pa.string()))
         column = pa.array([value], pa.string()).take(pa.array(np.zeros(len(mine), np.int64)))
         tables.append(pa.table([column, records], schema=schema))
     return pa.concat_tables(tables).combine_chunks()
