@@ -1,8 +1,8 @@
 """The one error tree: what happened, what it means, what to do.
 
 Every error carries a stable `code` (for programs), a `hint` (the next step, for people), a
-`context` of plain values (table, file, offset, instant, holder) and `retryable`. Errors are caught by type,
-never by text. Children of the root are named after what the caller can do about them.
+`context` of plain values (table, file, offset, instant, holder) and `retryable`. Errors are
+caught by type, never by text. Children of the root are named after what the caller can do about them.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class InstantNotFoundError(TableError):
 
 
 class FormatError(LakewrightError):
-    """Bytes on storage do not follow the format; `context` has the file and, if known, an offset."""
+    """Bytes on storage do not follow the format; `context` has the file and the offset if known."""
 
     code = "format"
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.codec.test_hashing import plain_murmur2
-from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 from lakewright.codec.bloom import DYNAMIC, SIMPLE, BloomFilter, bits_for, hashes_for
 from lakewright.errors import CorruptFileError, FormatError
+from tests.codec.test_hashing import plain_murmur2
+from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 # Footer of 5899d3f1-34e5-4f9a-839e-75806f0b6db9-0_1-13-27_20250802170336053.parquet, version 6.
 REAL = (

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.codec import hfile_builder as builder
-from tests.codec.hfile_builder import HBASE, HBASE_PLAIN, NATIVE, PRODUCERS, Producer, build
-from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 from lakewright.codec.hfile import HFile
 from lakewright.codec.hfile.layout import Site, parse_file_info
 from lakewright.errors import CorruptFileError, FormatError
 from lakewright.storage.local import LocalStorage
+from tests.codec import hfile_builder as builder
+from tests.codec.hfile_builder import HBASE, HBASE_PLAIN, NATIVE, PRODUCERS, Producer, build
+from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 Cells = list[tuple[bytes, bytes]]
 

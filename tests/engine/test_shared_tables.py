@@ -21,8 +21,9 @@ DAMAGED_TIMES = {
     "cow_v8_logical_types.zip": ("ts_millis", "local_ts_millis", "local_ts_micros"),
 }
 """Files of this table annotate milliseconds as microseconds (or not at all) while the table's
-schema says what they are. Its expectation was taken with Hudi 1.0.2, which believes the files: times in
-1970, and local times as plain numbers. Hudi 1.2.0 repairs them by the table's schema, and so do we.
+schema says what they are. Its expectation was taken with Hudi 1.0.2, which believes the files:
+times in 1970, and local times as plain numbers. Hudi 1.2.0 repairs them by the table's schema, and
+so do we.
 """
 
 READABLE = [t for t in TABLES if t.rows is not None]

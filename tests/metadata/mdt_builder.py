@@ -10,12 +10,12 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from tests.codec.hfile_builder import Producer, build
 
 from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakewright.format.log_content import encode_delete_rows
 from lakewright.metadata.records import FileGroupReader
 from lakewright.storage.local import LocalStorage
+from tests.codec.hfile_builder import Producer, build
 
 PLAIN = Producer("plain", gz=False, checksum=0)
 TEXT = {"type": "string", "avro.java.string": "String"}

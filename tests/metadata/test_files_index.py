@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.metadata.mdt_builder import files_value, reader
 
 from lakewright.errors import MetadataTableError
 from lakewright.format.partitions import ListedFile
@@ -20,6 +19,7 @@ from lakewright.metadata.files import (
     listed_files,
     listed_partitions,
 )
+from tests.metadata.mdt_builder import files_value, reader
 
 Entries = dict[str, int | None]
 

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.fixtures import SHARED_ABSENT, SharedTable, expected_rows, shared_tables, unpack
 
 from lakewright.errors import FormatError, MetadataTableError
 from lakewright.format.partitions import list_table
@@ -20,6 +19,7 @@ from lakewright.format.timeline import load_timeline
 from lakewright.metadata.table import MetadataTable
 from lakewright.runtime.clock import SystemClock
 from lakewright.storage.local import LocalStorage
+from tests.fixtures import SHARED_ABSENT, SharedTable, expected_rows, shared_tables, unpack
 
 TABLES = [t for t in shared_tables() if not t.refused]
 pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)

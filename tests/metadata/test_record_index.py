@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.metadata.mdt_builder import reader, value
 
 from lakewright.codec.bloom import BloomFilter
 from lakewright.errors import MetadataTableError
@@ -16,6 +15,7 @@ from lakewright.metadata.definitions import parse_definitions
 from lakewright.metadata.keys import file_digest, file_group_index, name_hashes, secondary_prefix
 from lakewright.metadata.record_index import record_locations, secondary_keys
 from lakewright.metadata.records import FileGroupReader
+from tests.metadata.mdt_builder import reader, value
 
 
 def location(**fields: Any) -> bytes:

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.metadata.mdt_builder import TEXTS, files_value, log_blocks, reader
 
 from lakewright.errors import CorruptFileError, MetadataTableError
 from lakewright.metadata.records import (
@@ -21,6 +20,7 @@ from lakewright.metadata.records import (
     living,
 )
 from lakewright.storage.local import LocalStorage
+from tests.metadata.mdt_builder import TEXTS, files_value, log_blocks, reader
 
 steps_ = st.lists(
     st.one_of(

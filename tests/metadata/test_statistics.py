@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.metadata.mdt_builder import reader, value, wrapper
 
 from lakewright.errors import MetadataTableError
 from lakewright.expr import bind, keep_mask, parse
 from lakewright.metadata.bounds import decimals_of_bytes
 from lakewright.metadata.keys import column_prefixes, file_digest
 from lakewright.metadata.statistics import MANY_PARTITIONS, aligned_ranges, column_statistics
+from tests.metadata.mdt_builder import reader, value, wrapper
 
 UTC_US = pa.timestamp("us", "UTC")
 MOMENT = datetime(2024, 1, 15, 10, 30, tzinfo=UTC)

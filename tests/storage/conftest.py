@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,7 @@ def s3_endpoint() -> Iterator[str]:
     pytest.importorskip("obstore")
     boto3 = pytest.importorskip("boto3")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    _make_conditional_puts_atomic()
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -42,6 +44,19 @@ def s3_endpoint() -> Iterator[str]:
     s3_client(boto3, endpoint).create_bucket(Bucket=BUCKET)
     yield endpoint
     server.stop()
+
+
+def _make_conditional_puts_atomic() -> None:
+    """Moto checks a condition and then puts; S3 does both in one step, so a lock makes it one."""
+    from moto.s3.responses import S3Response
+
+    put, lock = S3Response.put_object, threading.Lock()
+
+    def put_object(self: Any) -> Any:
+        with lock:
+            return put(self)
+
+    S3Response.put_object = put_object
 
 
 def s3_client(boto3: Any, endpoint: str) -> Any:

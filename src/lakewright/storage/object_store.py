@@ -17,6 +17,7 @@ import contextlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace as replace_fields
+from functools import partial
 from typing import Any
 
 import obstore
@@ -38,7 +39,6 @@ from lakewright.storage.uri import StorageUri
 
 SINGLE_PUT_BYTES = 16 << 20
 _PART_BYTES = 8 << 20
-_READ_AHEAD_BYTES = 1 << 20
 _LIST_CHUNK = 1000
 _TOKEN_KEY = "lakewrighttoken"  # noqa: S105 - the name of a metadata entry
 
@@ -119,8 +119,9 @@ class ObjectStorage:
         try:
             if self._bulk is not None:
                 return self._bulk().open_input_file(f"{self._uri.bucket}/{key}")
-            reader = obstore.open_reader(self._store, key, buffer_size=_READ_AHEAD_BYTES)
-            return pa.PythonFile(reader, mode="r")
+            meta = obstore.head(self._store, key)
+            fetch = partial(self._fetch, path, key, meta["e_tag"])
+            return pa.PythonFile(_RangeReader(fetch, meta["size"]), mode="r")
         except CLIENT_ERRORS as error:
             raise self._error(error, "open", path) from None
         except OSError as error:
@@ -279,6 +280,14 @@ class ObjectStorage:
         content = memoryview(data).cast("B") if len(data) else b""
         return obstore.put(self._store, key, content, use_multipart=False, **how)
 
+    def _fetch(self, path: str, key: str, etag: str | None, start: int, end: int) -> bytes:
+        """A range of exactly the version `etag`."""
+        options: Any = {"range": (start, end), "if_match": etag}
+        try:
+            return bytes(obstore.get(self._store, key, options=options).bytes())
+        except CLIENT_ERRORS as error:
+            raise self._error(error, "read", path) from None
+
     def _open_parts(self, path: str) -> Any:
         if self.exists(path):
             raise AlreadyExistsError(
@@ -331,6 +340,42 @@ def _is_marker(meta: Any, next_path: str, folder: str) -> bool:
     """Whether an empty object is only the marker of a folder; its content follows it in order."""
     path = meta["path"]
     return meta["size"] == 0 and (path == folder or next_path.startswith(f"{path}/"))
+
+
+class _RangeReader(io.RawIOBase):
+    """One version of an object as a file, a request per read; Arrow asks for whole column chunks."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+        self._fetch = fetch
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Yes."""
+        return True
+
+    def tell(self) -> int:
+        """Where the next read begins."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Choose where the next read begins."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to `size` bytes, all that are left by default."""
+        start = self._position
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        if end <= start:
+            return b""
+        self._position = end
+        return self._fetch(start, end)
 
 
 class _Upload(io.RawIOBase):

@@ -276,7 +276,7 @@ class DecimalReader(MaskedReader):
         for lane in np.flatnonzero(sizes > self._width).tolist():
             sign = b"\xff" if out[lane, -1] >= 0x80 else b"\x00"
             begin, extra = int(begins[lane]), int(sizes[lane]) - self._width
-            if bytes(lanes.chunk.raw[begin : begin + extra]).strip(sign):
+            if lanes.chunk.raw[begin : begin + extra].strip(sign):
                 lanes.fail(np.arange(len(out)) == lane, "a decimal has too many digits")
 
     def _check_digits(self, value: pa.Array, lanes: Lanes, starts: Positions) -> None:

@@ -89,7 +89,8 @@ def skipper(schema: AvroType) -> Skipper:
         case Map(values=values):
             return skip_blocks(skip_entry(skipper(values)), 1 + min_size(values))
         case Union(branches=branches):
-            return _skip_union([skipper(branch) for branch in branches])
+            steps = [skipper(branch) for branch in branches]
+            return _skip_optional(steps) if schema.optional is not None else _skip_union(steps)
         case Record(fields=fields):
             return _skip_record([skipper(entry.type) for entry in fields])
         case Primitive() | Fixed():
@@ -107,13 +108,17 @@ def _skip_fixed(width: int) -> Skipper:
 
 
 def _skip_long(data: bytes | memoryview, pos: int, end: int) -> int:
+    if pos < end and data[pos] < 0x80:
+        return pos + 1
     return read_long(data, pos, end)[1]
 
 
 def _skip_bytes(data: bytes | memoryview, pos: int, end: int) -> int:
     # The usual length fits one byte; the rest takes the long way, which checks everything.
     if pos < end and (byte := data[pos]) < 0x80 and not byte & 1:
-        return _checked(pos + 1 + (byte >> 1), end, pos)
+        behind = pos + 1 + (byte >> 1)
+        if behind <= end:
+            return behind
     size, behind = read_long(data, pos, end)
     if size < 0:
         raise Damage(pos, "a length is negative")
@@ -126,6 +131,9 @@ def skip_entry(value: Skipper) -> Skipper:
 
 
 def _skip_record(fields: list[Skipper]) -> Skipper:
+    if len(fields) == 1:
+        return fields[0]
+
     def skip(data: bytes | memoryview, pos: int, end: int) -> int:
         for field in fields:
             pos = field(data, pos, end)
@@ -134,8 +142,29 @@ def _skip_record(fields: list[Skipper]) -> Skipper:
     return skip
 
 
-def _skip_union(branches: list[Skipper]) -> Skipper:
+def _skip_optional(branches: list[Skipper]) -> Skipper:
+    """Two branches; the flag is one byte in all that encoders write."""
+    first, second = branches
+    general = _skip_union(branches)
+
     def skip(data: bytes | memoryview, pos: int, end: int) -> int:
+        if pos < end:
+            flag = data[pos]
+            if flag == 2:
+                return second(data, pos + 1, end)
+            if flag == 0:
+                return first(data, pos + 1, end)
+        return general(data, pos, end)
+
+    return skip
+
+
+def _skip_union(branches: list[Skipper]) -> Skipper:
+    limit = 2 * len(branches)
+
+    def skip(data: bytes | memoryview, pos: int, end: int) -> int:
+        if pos < end and (byte := data[pos]) < 0x80 and not byte & 1 and byte < limit:
+            return branches[byte >> 1](data, pos + 1, end)
         index, behind = read_long(data, pos, end)
         if not 0 <= index < len(branches):
             raise Damage(pos, f"there is no union branch {index}")

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
-from lakewright.codec.avro.container import read_container, write_container
+from lakewright.codec.avro.container import SYNC_SIZE, read_container, write_container
 from lakewright.codec.avro.datum import write_datum
 from lakewright.codec.avro.schema import (
     Array,
@@ -247,10 +247,14 @@ def encode_container(value: Mapping[str, Any], schema: str, *, sync: bytes | Non
 
     The sync marker is derived from the record if not given, so equal records have equal bytes.
     """
-    if sync is None:
-        body = encode_body(value, schema)
-        sync = hashlib.blake2b(body, digest_size=16, person=b"lakewright").digest()
-    return write_container(schema, [_known_fields(value, parse_schema(schema))], sync=sync)
+    known = [_known_fields(value, parse_schema(schema))]
+    if sync is not None:
+        return write_container(schema, known, sync=sync)
+    unmarked = bytes(SYNC_SIZE)
+    data = write_container(schema, known, sync=unmarked)
+    begin = len(write_container(schema, [], sync=unmarked)) - SYNC_SIZE
+    mark = hashlib.blake2b(data, digest_size=SYNC_SIZE, person=b"lakewright").digest()
+    return b"".join((data[:begin], mark, data[begin + SYNC_SIZE : -SYNC_SIZE], mark))
 
 
 def encode_body(value: Mapping[str, Any], schema: str) -> bytes:
