@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures import SHARED, SHARED_ABSENT, unzip
 
 from lakewright.codec.parquet import (
     ParquetFooter,
@@ -23,6 +22,7 @@ from lakewright.codec.parquet import (
 )
 from lakewright.codec.parquet_footer import row_group_chunks
 from lakewright.errors import CorruptFileError, UnsupportedTableError
+from tests.fixtures import SHARED, SHARED_ABSENT, unzip
 
 ROWS = pa.table(
     {

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures import SharedTable, expected_rows, shared_tables, unpack
 
 from lakewright.codec.parquet import iter_row_groups, open_parquet
 from lakewright.errors import SchemaError
 from lakewright.format.evolution import MISSING, conversion
 from lakewright.format.java_digits import DOUBLE, SINGLE, java_text
+from tests.fixtures import SharedTable, expected_rows, shared_tables, unpack
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICRO = timedelta(microseconds=1)

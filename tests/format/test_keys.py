@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fixtures import SharedTable, shared_tables, unpack
 
 from lakewright.errors import FormatError, SchemaError, UnsupportedTableError
 from lakewright.format.key_generator import KeyGeneratorType
 from lakewright.format.keys import KeySpec, PartitionKind, TextPath, record_keys
 from lakewright.format.property_text import parse_properties
 from lakewright.format.table_properties import TableProperties
+from tests.fixtures import SharedTable, shared_tables, unpack
 
 SIMPLE = KeyGeneratorType.SIMPLE
 COMPLEX = KeyGeneratorType.COMPLEX

@@ -16,7 +16,7 @@ from lakewright.errors import ConfigError, FormatError, UnsupportedTableError
 from lakewright.format.key_generator import KeyGeneratorType
 from lakewright.format.key_spec import KeySpec, PartitionField, PartitionKind, TextPath
 from lakewright.format.partition_paths import partition_paths
-from lakewright.format.partition_values import DEFAULT_PARTITION
+from lakewright.format.partition_values import DEFAULT_PARTITION, partition_path_values
 from lakewright.format.property_text import parse_properties
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.time_patterns import compile_pattern
@@ -149,6 +149,23 @@ def test_paths_of_a_class_of_its_own_are_refused() -> None:
     spec = KeySpec(("a",), (PartitionField("a"),), KeyGeneratorType.USER_PROVIDED)
     with pytest.raises(UnsupportedTableError):
         partition_paths(pa.RecordBatch.from_pydict({"a": [1]}), spec)
+
+
+def test_types_that_version_6_does_not_store_must_be_told() -> None:
+    values = {
+        "hoodie.table.version": "6",
+        "hoodie.table.keygenerator.class": "org.apache.hudi.keygen.CustomKeyGenerator",
+        "hoodie.table.partition.fields": "a",
+        "hoodie.table.recordkey.fields": "id",
+    }
+    batch = pa.RecordBatch.from_pydict({"a": ["x"]})
+    silent = KeySpec.from_properties(TableProperties(values))
+    with pytest.raises(ConfigError, match="Nothing says whether"):
+        partition_paths(batch, silent)
+    assert partition_path_values("x", silent, batch.schema) == {}
+    kinds = {"a": PartitionKind.SIMPLE}
+    told = KeySpec.from_properties(TableProperties(values), partition_kinds=kinds)
+    assert partition_paths(batch, told).to_pylist() == ["x"]
 
 
 @given(st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)), min_size=1, max_size=9))

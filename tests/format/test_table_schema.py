@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.fixtures import SharedTable, expected_rows, shared_tables, unpack
 
 from lakewright.errors import OptionError, SchemaError
 from lakewright.format.property_text import parse_properties
@@ -24,6 +23,7 @@ from lakewright.format.table_schema import (
 from lakewright.format.timeline import load_timeline
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.memory import MemoryStorage
+from tests.fixtures import SharedTable, expected_rows, shared_tables, unpack
 
 READABLE = [t for t in shared_tables() if not t.refused]
 

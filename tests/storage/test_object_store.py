@@ -63,7 +63,7 @@ def test_folder_markers_of_other_tools_are_no_objects(
 
 
 def test_large_objects_are_sent_in_parts_and_only_when_whole(
-    monkeypatch: pytest.MonkeyPatch, storage: Storage
+    monkeypatch: pytest.MonkeyPatch, s3_endpoint: str, storage: Storage
 ) -> None:
     monkeypatch.setattr(object_store, "SINGLE_PUT_BYTES", 1 << 20)
     monkeypatch.setattr(object_store, "_PART_BYTES", 5 << 20)
@@ -87,6 +87,8 @@ def test_large_objects_are_sent_in_parts_and_only_when_whole(
     with pytest.raises(RuntimeError):
         storage.create_from("broken", fail)
     assert not storage.exists("broken")
+    unfinished = s3_client(boto3, s3_endpoint).list_multipart_uploads(Bucket=BUCKET)
+    assert unfinished.get("Uploads", []) == []
 
 
 def test_the_client_library_alone_can_read_in_bulk_too(s3_endpoint: str, prefix: str) -> None:
@@ -242,7 +244,7 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
             raise ModuleNotFoundError("No module named 'obstore'", name="obstore")
         return real(name, *args, **kwargs)
 
-    for module in ("cloud", "object_store", "object_errors"):
+    for module in ("cloud", "object_store", "object_files", "object_errors"):
         monkeypatch.delitem(sys.modules, f"lakewright.storage.{module}")
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(MissingDependencyError) as caught:

@@ -1,1 +1,1 @@
-"""."""
+"""Encodings without table semantics: bytes in, columns out, and back."""

@@ -1,1 +1,1 @@
-"""."""
+"""Scans over Arrow: snapshots, plans, slice reading, and the runners that spread the work."""

@@ -7,17 +7,22 @@ visible in a result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from lakewright.errors import FormatError, NotFoundError
-from lakewright.format.partitions import ListedFile, list_table
+from lakewright.format.partitions import ListedFile, list_files, list_table
 from lakewright.format.properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.table import MetadataTable
 from lakewright.storage.base import Storage
+
+UNTRUSTED = (FormatError, NotFoundError)
+"""What reading a damaged or half-removed metadata table raises."""
+
+Warn = Callable[[str], None]
 
 
 class Listing(Protocol):
@@ -58,20 +63,28 @@ class StorageListing:
         return {p: self._table[p] for p in partitions}
 
 
-@dataclass(frozen=True, slots=True)
 class MetadataListing:
-    """Names found in the metadata table's `files` partition."""
+    """Names found in the metadata table's `files` partition; the folders where it fails."""
 
-    table: MetadataTable
-    source: str = "metadata table"
+    source = "metadata table"
+
+    def __init__(self, table: MetadataTable, storage: Storage, warn: Warn) -> None:
+        self._table = table
+        self._storage = storage
+        self._warn = warn
 
     def partitions(self) -> list[str]:
         """The live entries of the partition list."""
-        return sorted(self.table.partitions())
+        return sorted(self._table.partitions())
 
     def files(self, partitions: Iterable[str]) -> Mapping[str, Sequence[ListedFile]]:
         """The live entries of each partition's record."""
-        return self.table.files(list(partitions))
+        wanted = list(partitions)
+        try:
+            return self._table.files(wanted)
+        except UNTRUSTED as error:
+            self._warn(f"files not listed by the metadata table: {error.message}")
+            return {p: list_files(self._storage, p) for p in wanted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +93,22 @@ class OpenedListing:
 
     listing: Listing
     metadata: MetadataTable | None
-    warnings: tuple[str, ...] = ()
+    warnings: list[str]
+    """Grows when a part of the metadata table turns out not to be readable."""
 
 
 def open_listing(
     storage: Storage, properties: TableProperties, timeline: Timeline, *, use_metadata_table: bool
 ) -> OpenedListing:
     """Prefer the metadata table; fall back to the folders with a warning when it is not trusted."""
-    if not use_metadata_table:
-        return OpenedListing(StorageListing(storage), None)
-    try:
-        metadata = MetadataTable.open(storage, properties, timeline)
-        if metadata is None:
-            return OpenedListing(StorageListing(storage), None)
-        listing = MetadataListing(metadata)
-        listing.partitions()
-    except (FormatError, NotFoundError) as error:
-        warning = f"metadata table not used: {error.message}"
-        return OpenedListing(StorageListing(storage), None, (warning,))
-    return OpenedListing(listing, metadata)
+    warnings: list[str] = []
+    if use_metadata_table:
+        try:
+            metadata = MetadataTable.open(storage, properties, timeline)
+            if metadata is not None:
+                listing = MetadataListing(metadata, storage, warnings.append)
+                listing.partitions()
+                return OpenedListing(listing, metadata, warnings)
+        except UNTRUSTED as error:
+            warnings.append(f"metadata table not used: {error.message}")
+    return OpenedListing(StorageListing(storage), None, warnings)

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
+from lakewright.engine.listing import UNTRUSTED
 from lakewright.engine.snapshot import Snapshot
-from lakewright.expr import Expr, can_match, columns, keep_mask, to_sql_text
-from lakewright.expr.prune import ColumnRange
+from lakewright.expr import (
+    ColumnRange,
+    Expr,
+    RangeColumns,
+    can_match,
+    columns,
+    keep_mask,
+    to_sql_text,
+)
 from lakewright.format.file_slices import FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values
+from lakewright.merge.names import MergeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +150,7 @@ def plan_scan(
         slices_total=len(slices),
         skipped_by_statistics=int(len(slices) - keep.sum()),
         listing=opened.listing.source,
-        warnings=opened.warnings,
+        warnings=tuple(opened.warnings),
     )
 
 
@@ -164,18 +175,58 @@ def _statistics_mask(
     where: Expr | None,
     partitions: Sequence[str],
 ) -> np.ndarray:
-    """True for slices of which some file may hold a matching row, by the metadata table."""
+    """True for slices of which some row may match, by the metadata table's column statistics."""
     everything = np.ones(len(slices), dtype=bool)
     metadata = snapshot.opened.metadata
     if where is None or metadata is None or not slices:
         return everything
-    names = [n for n in sorted(columns(where)) if n in metadata.statistics_columns()]
-    if not names:
+    try:
+        names = [n for n in sorted(columns(where)) if n in metadata.statistics_columns()]
+        if not names:
+            return everything
+        files, ranges = metadata.pruning_ranges(names, partitions, snapshot.schema.arrow)
+    except UNTRUSTED as error:
+        snapshot.opened.warnings.append(f"statistics not used: {error.message}")
         return everything
-    files, ranges = metadata.pruning_ranges(names, partitions, snapshot.schema.arrow)
-    may_match = keep_mask(where, ranges, len(files))
-    verdict: Mapping[tuple[str, str], bool] = dict(zip(files, may_match.tolist(), strict=True))
+    number = {file: i for i, file in enumerate(files)}
+    verdict = keep_mask(where, ranges, len(files))
     for i, slice_ in enumerate(slices):
         members = [f.name for f in (slice_.base, *slice_.logs) if f is not None]
-        everything[i] = any(verdict.get((slice_.group.partition, m), True) for m in members)
+        rows = [number.get((slice_.group.partition, name)) for name in members]
+        if None in rows:
+            continue  # a file without statistics may hold anything
+        found = [row for row in rows if row is not None]
+        if not slice_.logs:
+            everything[i] = verdict[found[0]]
+        elif snapshot.merge.mode is not MergeMode.CUSTOM:
+            everything[i] = can_match(where, partial(_joined_range, ranges, found))
     return everything
+
+
+def _joined_range(
+    ranges: Mapping[str, RangeColumns], rows: Sequence[int], column: str
+) -> ColumnRange | None:
+    """One range over all files of a slice: a merged row may mix values of several of them."""
+    known = ranges.get(column)
+    if known is None:
+        return None
+    low, high, nulls, values = [], [], 0, 0
+    for row in rows:
+        null_count, value_count = _count(known.null_count, row), _count(known.value_count, row)
+        if null_count is None or value_count is None:
+            return None
+        nulls, values = nulls + null_count, values + value_count
+        if value_count > null_count:
+            if known.min is None or known.max is None:
+                return None
+            low.append(known.min[row].as_py())
+            high.append(known.max[row].as_py())
+    if None in low or None in high:
+        return None
+    if not low:
+        return ColumnRange(None, None, nulls, values)
+    return ColumnRange(min(low), max(high), nulls, values)
+
+
+def _count(counts: pa.Array | None, row: int) -> int | None:
+    return None if counts is None else counts[row].as_py()

@@ -38,6 +38,8 @@ class PartitionKind(Enum):
 
     SIMPLE = "SIMPLE"
     TIMESTAMP = "TIMESTAMP"
+    UNKNOWN = "UNKNOWN"
+    """Either: version 6 does not store the types of a CUSTOM generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +79,19 @@ class KeySpec:
         names_single_key: bool = False,
         text_path: TextPath | None = None,
         zone: str = "UTC",
+        partition_kinds: Mapping[str, PartitionKind] = MappingProxyType({}),
     ) -> KeySpec:
         """The spec of a stored table.
 
         `names_single_key` and `text_path` are choices of the table's writers that no property
-        holds; the defaults are those of virtual keys and of upserts.
+        holds; the defaults are those of virtual keys and of upserts. `partition_kinds` tells what
+        version 6 does not store of a CUSTOM generator.
         """
         generator = properties.key_generator
         consistent = properties.flag(CONSISTENT_TIMESTAMPS, False)
         return cls(
             record_key_fields=properties.record_key_fields,
-            partition_fields=_partition_fields(properties, generator),
+            partition_fields=_partition_fields(properties, generator, partition_kinds),
             generator=generator,
             hive_style=properties.hive_style,
             url_encode=properties.url_encode,
@@ -106,33 +110,28 @@ class KeySpec:
 
 
 def _partition_fields(
-    properties: TableProperties, generator: KeyGeneratorType
+    properties: TableProperties,
+    generator: KeyGeneratorType,
+    told: Mapping[str, PartitionKind],
 ) -> tuple[PartitionField, ...]:
-    unpartitioned = (KeyGeneratorType.NON_PARTITION, KeyGeneratorType.GLOBAL_DELETE)
-    if generator in unpartitioned:
+    if generator in (KeyGeneratorType.NON_PARTITION, KeyGeneratorType.GLOBAL_DELETE):
         return ()
-    default = (
-        PartitionKind.TIMESTAMP if generator is KeyGeneratorType.TIMESTAMP else PartitionKind.SIMPLE
-    )
+    default = {
+        KeyGeneratorType.TIMESTAMP: PartitionKind.TIMESTAMP,
+        KeyGeneratorType.CUSTOM: PartitionKind.UNKNOWN,
+    }.get(generator, PartitionKind.SIMPLE)
     pairs = zip(properties.partition_fields, properties.partition_field_types, strict=True)
-    untyped_custom = generator is KeyGeneratorType.CUSTOM and properties.time_keygen_settings
-    fields = []
-    for name, kind in pairs:
-        if kind is None:
-            # Version 6 keeps no types for CUSTOM: with time settings, any field may be a time.
-            kind_of = PartitionKind.TIMESTAMP if untyped_custom else default
-        else:
-            kind_of = _kind(kind, name)
-        fields.append(PartitionField(name, kind_of))
-    return tuple(fields)
+    return tuple(
+        PartitionField(name, told.get(name, default) if kind is None else _kind(kind, name))
+        for name, kind in pairs
+    )
 
 
 def _kind(text: str, name: str) -> PartitionKind:
-    try:
+    if text.upper() in ("SIMPLE", "TIMESTAMP"):
         return PartitionKind(text.upper())
-    except ValueError:
-        raise FormatError(
-            f"Partition field {name} has the unknown type {text}.",
-            hint="hoodie.table.partition.fields takes SIMPLE or TIMESTAMP after a colon.",
-            context={"property": "hoodie.table.partition.fields", "field": name, "type": text},
-        ) from None
+    raise FormatError(
+        f"Partition field {name} has the unknown type {text}.",
+        hint="hoodie.table.partition.fields takes SIMPLE or TIMESTAMP after a colon.",
+        context={"property": "hoodie.table.partition.fields", "field": name, "type": text},
+    )

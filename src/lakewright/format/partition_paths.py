@@ -59,6 +59,13 @@ def partition_paths(batch: pa.RecordBatch, spec: KeySpec) -> pa.Array:
 
 
 def _segment(batch: pa.RecordBatch, field: PartitionField, spec: KeySpec) -> pa.Array:
+    if field.kind is PartitionKind.UNKNOWN:
+        raise ConfigError(
+            f"Nothing says whether partition field {field.name} is a time or a plain value.",
+            hint="Version 6 does not store the types of a CUSTOM key generator: give them, as in "
+            f"{field.name}:SIMPLE or {field.name}:TIMESTAMP.",
+            context={"field": field.name},
+        )
     column = column_at(batch, field.name)
     escaped = spec.url_encode
     if field.kind is PartitionKind.TIMESTAMP:

@@ -112,7 +112,7 @@ def _value(text: str, field: PartitionField, kind: pa.DataType, spec: KeySpec) -
     if text == DEFAULT_PARTITION:
         # In a text column both null and "" live here.
         return None if believed or not is_text else _UNKNOWN
-    if field.kind is PartitionKind.TIMESTAMP and not (believed and is_text):
+    if field.kind is not PartitionKind.SIMPLE and not (believed and is_text):
         return _UNKNOWN
     if spec.slash_separated_dates:
         if not believed:

@@ -13,8 +13,6 @@ A writer that fails leaves nothing visible; the store's lifecycle rule removes u
 
 from __future__ import annotations
 
-import contextlib
-import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace as replace_fields
 from functools import partial
@@ -34,6 +32,7 @@ from lakewright.errors import (
 from lakewright.runtime.random import Random, SystemRandom
 from lakewright.storage.base import MODIFIED_UNKNOWN, Bytes, Guarantees, ObjectInfo
 from lakewright.storage.object_errors import CLIENT_ERRORS, object_error
+from lakewright.storage.object_files import RangeReader, Upload
 from lakewright.storage.paths import checked, checked_object, checked_range, joined
 from lakewright.storage.uri import StorageUri
 
@@ -121,7 +120,7 @@ class ObjectStorage:
                 return self._bulk().open_input_file(f"{self._uri.bucket}/{key}")
             meta = obstore.head(self._store, key)
             fetch = partial(self._fetch, path, key, meta["e_tag"])
-            return pa.PythonFile(_RangeReader(fetch, meta["size"]), mode="r")
+            return pa.PythonFile(RangeReader(fetch, meta["size"]), mode="r")
         except CLIENT_ERRORS as error:
             raise self._error(error, "open", path) from None
         except OSError as error:
@@ -169,7 +168,8 @@ class ObjectStorage:
 
     def create_from(self, path: str, write: Callable[[Any], None]) -> ObjectInfo:
         """Publish a new large object atomically from what `write(sink)` writes."""
-        upload = _Upload(
+        upload = Upload(
+            SINGLE_PUT_BYTES,
             open_parts=lambda: self._open_parts(path),
             failure=lambda error: self._error(error, "create", path, unknown_if_lost=True),
         )
@@ -340,104 +340,3 @@ def _is_marker(meta: Any, next_path: str, folder: str) -> bool:
     """Whether an empty object is only the marker of a folder; its content follows it in order."""
     path = meta["path"]
     return meta["size"] == 0 and (path == folder or next_path.startswith(f"{path}/"))
-
-
-class _RangeReader(io.RawIOBase):
-    """One version of an object as a file, a request per read; Arrow asks for whole column chunks."""
-
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
-        self._fetch = fetch
-        self._size = size
-        self._position = 0
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next read begins."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Choose where the next read begins."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes, all that are left by default."""
-        start = self._position
-        end = self._size if size is None or size < 0 else min(start + size, self._size)
-        if end <= start:
-            return b""
-        self._position = end
-        return self._fetch(start, end)
-
-
-class _Upload(io.RawIOBase):
-    """A sink that collects small objects and sends large ones in parts while they are written."""
-
-    def __init__(
-        self, *, open_parts: Callable[[], Any], failure: Callable[[Exception], StorageError]
-    ) -> None:
-        self._open_parts = open_parts
-        self._failure = failure
-        self._collected = bytearray()
-        self._parts: Any = None
-        self._position = 0
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether the object was too large to be collected."""
-        return self._parts is not None
-
-    def writable(self) -> bool:
-        """Yes."""
-        return True
-
-    def tell(self) -> int:
-        """Bytes written so far."""
-        return self._position
-
-    def write(self, data: Any) -> int:
-        """Take `data`; beyond the limit it goes to the store at once."""
-        size = len(data)
-        self._position += size
-        if self._parts is None and self._position > SINGLE_PUT_BYTES:
-            self._parts = self._open_parts()
-            self._send(self._collected)
-            self._collected = bytearray()
-        if self._parts is None:
-            self._collected += data
-        else:
-            self._send(data)
-        return size
-
-    def collected(self) -> bytes:
-        """What a small object consists of."""
-        return bytes(self._collected)
-
-    def publish(self) -> None:
-        """Make an object sent in parts visible."""
-        try:
-            if self._parts is not None:
-                self._parts.close()
-        except CLIENT_ERRORS as error:
-            raise self._failure(error) from None
-
-    def abandon(self) -> None:
-        """Drop an object sent in parts; what cannot be dropped is never visible."""
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            with contextlib.suppress(*CLIENT_ERRORS):
-                parts.__exit__(RuntimeError, RuntimeError("abandoned"), None)
-
-    def _send(self, data: Any) -> None:
-        try:
-            self._parts.write(bytes(data))
-        except CLIENT_ERRORS as error:
-            raise self._failure(error) from None
