@@ -18,6 +18,7 @@ from lakewright.codec.parquet import (
     ParquetFooter,
     iter_row_groups,
     open_parquet,
+    read_columns,
     row_group_range,
 )
 from lakewright.codec.parquet_footer import row_group_chunks
@@ -45,9 +46,7 @@ def _written(table: pa.Table = ROWS, **options: object) -> bytes:
 
 
 def _read(data: bytes, columns: list[str] | None = None) -> pa.Table:
-    file = open_parquet(data, path="f.parquet")
-    groups = iter_row_groups(file, path="f.parquet", columns=columns)
-    return pa.Table.from_batches([batch for _, batches in groups for batch in batches])
+    return read_columns(open_parquet(data, path="f.parquet"), path="f.parquet", columns=columns)
 
 
 def _base_files(archive: str, into: Path) -> list[Path]:
@@ -122,6 +121,12 @@ def test_two_level_lists_and_old_maps_of_real_files_are_lists_and_maps(tmp_path:
         assert pa.types.is_struct(table.schema.field("arrayField").type.value_type)
         assert pa.types.is_map(table.schema.field("mapField").type)
         assert all(len(row["mapField"]) == 2 for row in table.to_pylist())
+
+
+def test_a_file_without_rows_still_has_its_columns() -> None:
+    empty = _read(_written(ROWS.slice(0, 0)), ["name", "id"])
+    assert empty.num_rows == 0
+    assert empty.schema.types == [pa.string(), pa.int32()]
 
 
 @pytest.mark.parametrize("plaintext_footer", [False, True])

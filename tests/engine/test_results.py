@@ -41,8 +41,9 @@ def test_a_scan_stays_on_its_snapshot_when_the_table_moves_on(trips: lw.Table) -
     timeline = Path(trips.uri.removeprefix("file://")) / ".hoodie" / "timeline"
     last = sorted(timeline.glob("*_*.deltacommit"))[-1]
     last.unlink()
-    assert trips.scan().to_arrow().num_rows != before.num_rows or not trips.scan().to_arrow().equals(
-        before
+    assert (
+        trips.scan().to_arrow().num_rows != before.num_rows
+        or not trips.scan().to_arrow().equals(before)
     )
     assert scan.plan().as_of is None
     assert scan.to_arrow().num_rows == before.num_rows

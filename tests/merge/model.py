@@ -1,7 +1,7 @@
 """Merging written down plainly: one dict per row, one version after the other.
 
-Two oracles. `plain_slice` knows the built-in modes and nothing of the product. `fold_pairs` knows no
-rule at all: it asks the public merger for one pair at a time and carries the result on.
+Two oracles. `plain_slice` knows the built-in modes and nothing of the product. `fold_pairs` knows
+no rule at all: it asks the public merger for one pair at a time and carries the result on.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def fold_pairs(
     base: Sequence[Mapping[str, Any]],
     log: Sequence[Version],
 ) -> list[dict[str, Any]]:
-    """A slice by asking the merger for each pair on its own."""
+    """A slice by asking the merger for each pair on its own; log-only rows unjudged."""
     buffer: dict[str, Version] = {}
     for version in log:
         key = version.key
         older = buffer.get(key)
-        buffer[key] = version if older is None else _carried(merger, ctx, older, version)
+        buffer[key] = version if older is None else carried(merger, ctx, older, version)
     result: list[dict[str, Any]] = []
     at_base = replace(ctx, phase=Phase.BASE)
     for row in base:
@@ -97,14 +97,11 @@ def fold_pairs(
         outcome = merge_pair(merger, at_base, Row(row), entry)
         if outcome.row is not None:
             result.append(outcome.row)
-    for entry in buffer.values():
-        # Two equal versions of a row tell whether the rule lets it live.
-        if isinstance(entry, Row):
-            result.append(dict(entry.values))
-    return result
+    return result + [dict(v.values) for v in buffer.values() if isinstance(v, Row)]
 
 
-def _carried(merger: RecordMerger, ctx: MergeContext, older: Version, newer: Version) -> Version:
+def carried(merger: RecordMerger, ctx: MergeContext, older: Version, newer: Version) -> Version:
+    """The version that two versions make, asked of the merger."""
     outcome = merge_pair(merger, ctx, older, newer)
     if outcome.take in (Take.NEWER, Take.OLDER, Take.IGNORE):
         return newer if outcome.take is Take.NEWER else older

@@ -103,9 +103,7 @@ class Outcome:
     """None: deleted."""
 
 
-def merge_pair(
-    merger: RecordMerger, ctx: MergeContext, older: Version, newer: Version
-) -> Outcome:
+def merge_pair(merger: RecordMerger, ctx: MergeContext, older: Version, newer: Version) -> Outcome:
     """Merge two versions through the public merger."""
     left, right = _one(older, ctx), _one(newer, ctx)
     gone_left, gone_right = _deleted(merger, ctx, older, left), _deleted(merger, ctx, newer, right)

@@ -20,9 +20,9 @@ from lakewright.merge import (
     MergerRegistry,
     Phase,
     RecordMerger,
+    names,
 )
-from lakewright.merge import names
-from tests.merge.model import fold_pairs, plain_slice
+from tests.merge.model import carried, fold_pairs, plain_slice
 from tests.merge.slices import KEY, Gone, Row, Version, batch_of, read_slice
 
 MODE = "hoodie.record.merge.mode"
@@ -128,7 +128,7 @@ def _padded(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> list[dict[s
     return batch_of(rows, schema).to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(base=_base(), log=_log(1), every=st.integers(1, 4))
 def test_event_time_equals_the_plain_fold(
     base: list[dict[str, Any]], log: list[Version], every: int
@@ -138,7 +138,7 @@ def test_event_time_equals_the_plain_fold(
     assert rows == _padded(plain_slice(base, log, ["ts"]), ctx.schema)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(base=_base(st.none() | SMALL), log=_log(1, st.none() | SMALL))
 def test_event_time_on_an_int_column_takes_zero_for_the_default(
     base: list[dict[str, Any]], log: list[Version]
@@ -149,7 +149,7 @@ def test_event_time_on_an_int_column_takes_zero_for_the_default(
     assert rows == _padded(expected, ctx.schema)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(base=_base(), log=_log(2))
 def test_event_time_by_two_fields_equals_the_plain_fold(
     base: list[dict[str, Any]], log: list[Version]
@@ -159,7 +159,7 @@ def test_event_time_by_two_fields_equals_the_plain_fold(
     assert rows == _padded(plain_slice(base, log, ["ts", "seq"]), ctx.schema)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(base=_base(), log=_log(0), every=st.integers(1, 4))
 def test_commit_time_equals_the_plain_fold_whatever_the_ordering_field(
     base: list[dict[str, Any]], log: list[Version], every: int
@@ -172,7 +172,7 @@ def test_commit_time_equals_the_plain_fold_whatever_the_ordering_field(
         assert rows == _padded(expected, ctx.schema)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(base=_base(), log=_log(0))
 def test_event_time_without_ordering_field_behaves_like_commit_time(
     base: list[dict[str, Any]], log: list[Version]
@@ -233,7 +233,7 @@ RULES += [
 
 
 @pytest.mark.parametrize(("version", "properties"), RULES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(base=_base(), log=_log(1), every=st.integers(1, 4))
 def test_engine_equals_asking_the_merger_pair_by_pair(
     version: int,
@@ -258,7 +258,7 @@ def _lives(row: Mapping[str, Any], base: Sequence[Mapping[str, Any]], merger: An
 
 
 @pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(base=_base(), log=_log(1, partial=True), every=st.integers(1, 4))
 def test_partial_rows_merge_as_pair_by_pair(
     mode: str, base: list[dict[str, Any]], log: list[Version], every: int
@@ -271,7 +271,7 @@ def test_partial_rows_merge_as_pair_by_pair(
     assert rows == _padded(expected, ctx.schema)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(base=_base(), log=_log(1, partial=True))
 def test_held_batches_give_the_same_result(
     tmp_path_factory: pytest.TempPathFactory, base: list[dict[str, Any]], log: list[Version]
@@ -292,24 +292,18 @@ def test_held_batches_give_the_same_result(
     assert bool(spilled) == any(isinstance(version, Row) for version in log)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(triple=st.lists(_values(SMALL).map(Row), min_size=3, max_size=4))
 def test_event_time_merging_of_rows_and_ordered_deletes_is_associative(triple: list[Row]) -> None:
     merger, ctx = _table({MODE: "EVENT_TIME_ORDERING", ORDERING: "ts"})
     versions = [Row(dict(row.values) | {KEY: "a"}) for row in triple]
     left: Version = versions[0]
     for version in versions[1:]:
-        left = _merged(merger, ctx, left, version)
+        left = carried(merger, ctx, left, version)
     right: Version = versions[-1]
     for version in reversed(versions[:-1]):
-        right = _merged(merger, ctx, version, right)
+        right = carried(merger, ctx, version, right)
     assert left == right
-
-
-def _merged(merger: RecordMerger, ctx: MergeContext, older: Version, newer: Version) -> Version:
-    from tests.merge.model import _carried
-
-    return _carried(merger, ctx, older, newer)
 
 
 def test_only_the_first_of_equal_base_keys_meets_the_log_also_across_calls() -> None:

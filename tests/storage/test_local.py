@@ -18,7 +18,7 @@ from lakewright.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from lakewright.runtime import SeededRandom
+from lakewright.runtime import ManualClock, SeededRandom
 from lakewright.storage import LocalStorage, local, local_files
 from lakewright.storage.local_errors import local_error
 
@@ -246,6 +246,23 @@ def test_a_folder_that_cannot_be_synced_leaves_the_outcome_unknown(
     with pytest.raises(OutcomeUnknownError):
         storage.create_if_absent("x", b"1")
     assert storage.read("x") == b"1"
+
+
+def test_a_holder_that_was_stopped_is_waited_for_a_while_only(tmp_path: Path) -> None:
+    clock = ManualClock()
+    storage = LocalStorage(tmp_path, clock=clock)
+    etag = storage.create_if_absent("x", b"1").etag or ""
+    with local_files.folder_lock(str(tmp_path), clock, required=True):
+        for change in (
+            lambda: storage.replace("x", b"2"),
+            lambda: storage.replace_if_match("x", b"2", etag),
+        ):
+            with pytest.raises(StorageUnavailableError, match="held the folder") as caught:
+                change()
+            assert caught.value.retryable
+    assert 20 <= clock.monotonic_s() < 21
+    storage.replace_if_match("x", b"2", etag)
+    assert _names(storage) == {"x"}
 
 
 def test_locks_that_do_not_exist_are_needed_only_for_conditions(

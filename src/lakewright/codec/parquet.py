@@ -39,6 +39,7 @@ __all__ = [
     "RowGroup",
     "iter_row_groups",
     "open_parquet",
+    "read_columns",
     "read_row_group",
     "row_group_range",
 ]
@@ -204,6 +205,17 @@ def read_row_group(
         raise
     except _FAILURES as error:
         raise _unreadable(error, path) from error
+
+
+def read_columns(file: ParquetFile, *, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """The whole of a small file, such as the content of a log block."""
+    groups = iter_row_groups(file, path=path, columns=columns)
+    batches = [batch for _, of_group in groups for batch in of_group]
+    if batches:
+        return pa.Table.from_batches(batches)
+    schema = file.schema_arrow
+    names = schema.names if columns is None else columns
+    return pa.schema([schema.field(name) for name in names]).empty_table()
 
 
 def row_group_range(file: ParquetFile, group: int, column: str) -> ChunkStatistics:

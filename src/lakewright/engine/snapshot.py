@@ -14,6 +14,7 @@ from datetime import datetime
 
 from lakewright.engine.listing import OpenedListing, open_listing
 from lakewright.engine.time_travel import AsOf, resolve_as_of
+from lakewright.errors import ConflictError, FormatError
 from lakewright.format.file_slices import FileSystemView
 from lakewright.format.internal_schema import InternalSchemas, load_internal_schemas
 from lakewright.format.partitions import ListedFile
@@ -29,6 +30,8 @@ from lakewright.format.view_inputs import load_view
 from lakewright.merge.config import MergeConfig
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Storage
+
+SWITCHES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,7 @@ def load_snapshot(
     use_metadata_table: bool = True,
 ) -> Snapshot:
     """Pin the latest state, or the state as of a moment."""
-    properties = load_properties(storage, clock=clock)
-    timeline = load_timeline(storage, properties)
+    properties, timeline = _pinned(storage, clock)
     bound = None
     if as_of is not None:
         bound = resolve_as_of(
@@ -89,6 +91,34 @@ def load_snapshot(
         merge=MergeConfig.from_properties(properties.version, properties.values),
         opened=open_listing(storage, properties, timeline, use_metadata_table=use_metadata_table),
         as_of=bound,
+    )
+
+
+def _pinned(storage: Storage, clock: Clock) -> tuple[TableProperties, Timeline]:
+    """Properties and timeline that belong together, also while the table changes its version.
+
+    The properties say in which layout the timeline is; if they changed while it was listed, what
+    was listed may be a timeline that a migration has already left.
+    """
+    properties = load_properties(storage, clock=clock)
+    for _ in range(SWITCHES_MAX):
+        timeline: Timeline | None = None
+        failure: FormatError | None = None
+        try:
+            timeline = load_timeline(storage, properties)
+        except FormatError as error:
+            failure = error
+        again = load_properties(storage, clock=clock)
+        if again.version == properties.version:
+            if timeline is not None:
+                return properties, timeline
+            raise failure or AssertionError("a timeline was neither read nor refused")
+        properties = again
+    raise ConflictError(
+        "The table changed its version again and again while it was opened.",
+        hint="Wait for the migration to finish, then open it again.",
+        context={"table": storage.uri},
+        retryable=True,
     )
 
 

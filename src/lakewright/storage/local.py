@@ -30,6 +30,7 @@ from lakewright.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
+from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.runtime.random import Random, SystemRandom
 from lakewright.storage.base import Bytes, Guarantees, ObjectInfo
 from lakewright.storage.local_errors import local_error
@@ -55,8 +56,15 @@ _GUARANTEES = Guarantees(real_directories=True, atomic_replace=False, modified_t
 class LocalStorage:
     """Storage in a folder of this machine; the folder itself is made by the first create."""
 
-    def __init__(self, root: str | os.PathLike[str], *, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
         self._root = os.path.abspath(os.fspath(root))  # noqa: PTH100 - keeps symbolic links
+        self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
 
     def __repr__(self) -> str:
@@ -74,7 +82,7 @@ class LocalStorage:
 
     def child(self, path: str) -> LocalStorage:
         """The same storage rooted at `path` below this root."""
-        return LocalStorage(self._at(path), random=self._random)
+        return LocalStorage(self._at(path), clock=self._clock, random=self._random)
 
     def read(self, path: str) -> bytes:
         """The whole object. Raises `NotFoundError`."""
@@ -225,7 +233,7 @@ class LocalStorage:
             elif self._etag(file_path) != etag:
                 self._mismatch(path, etag)
             write_new(temporary, data)
-            with folder_lock(folder, required=etag is not None):
+            with folder_lock(folder, self._clock, required=etag is not None):
                 if etag is not None and self._etag(file_path) != etag:
                     self._mismatch(path, etag)
                 make_newer(temporary, file_path)

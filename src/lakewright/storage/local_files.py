@@ -13,11 +13,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Bytes, ObjectInfo
 from lakewright.storage.paths import joined
 
 TEMPORARY_PREFIX = ".lakewright-tmp-"
 
+LOCK_WAIT_S = 10.0
+
+_LOCK_POLL_S = 0.002
 _READ_CHUNK = 1 << 30
 _FLOCK_ABSENT = {errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 _DIRECTORY_MODE = 0o040000
@@ -175,18 +179,32 @@ def _remove_empty(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def folder_lock(folder: str, *, required: bool) -> Iterator[None]:
+def folder_lock(folder: str, clock: Clock, *, required: bool) -> Iterator[None]:
     """Keep other holders of the folder's lock out; released by the kernel if the process dies.
 
-    Some network file systems cannot lock a folder: an error if `required`, no lock otherwise.
+    A holder that was stopped is waited for a while only. Some network file systems cannot lock a
+    folder: an error if `required`, no lock otherwise.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(descriptor, clock)
         except OSError as error:
             if required or error.errno not in _FLOCK_ABSENT:
                 raise
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, clock: Clock) -> None:
+    deadline_s = clock.monotonic_s() + LOCK_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if clock.monotonic_s() >= deadline_s:
+                raise TimeoutError(
+                    errno.ETIMEDOUT, f"another process held the folder for {LOCK_WAIT_S} s"
+                ) from None
+            clock.sleep(_LOCK_POLL_S)

@@ -20,6 +20,8 @@ from lakewright.storage.options import StorageOptions
 from lakewright.storage.retrying import RetryingStorage
 from lakewright.storage.uri import parse_uri
 
+__all__ = ["StorageOptions", "StorageRef", "open_storage"]
+
 
 def open_storage(
     uri: str | os.PathLike[str],
@@ -34,7 +36,7 @@ def open_storage(
     clock = clock or SystemClock()
     random = random or SystemRandom()
     if place.scheme == "file":
-        return LocalStorage(place.path, random=random)
+        return LocalStorage(place.path, clock=clock, random=random)
     try:
         from lakewright.storage.cloud import object_storage
     except ModuleNotFoundError as error:

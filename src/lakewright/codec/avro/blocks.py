@@ -10,15 +10,16 @@ A declared count is checked against the bytes that are left before anything is a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from lakewright.codec.avro.cursor import Flags, Lanes, Positions
+from lakewright.codec.avro.chains import MANY_ITEMS, item_starts
+from lakewright.codec.avro.cursor import Chunk, Flags, Lanes, Positions
 from lakewright.codec.avro.readers import Reader
-from lakewright.codec.avro.scalar import Damage, Skipper, block_count, skip_blocks
+from lakewright.codec.avro.scalar import Damage, Skipper, block_count
 
-__all__ = ["BlockWalker"]
+__all__ = ["BlockWalker", "ItemShape"]
 
 FEW_LANES: Final = 96
 """Below this many lanes one pass of vector operations costs more than a Python loop over them."""
@@ -27,15 +28,24 @@ _MISFIT: Final = "an array block does not have the byte size that it tells"
 _TOO_MANY: Final = "more array items than fit the record"
 
 
+class ItemShape(NamedTuple):
+    """What is known of an item before it is read."""
+
+    min_size: int
+    size: int | None
+    nests_blocks: bool
+    """Whether it holds arrays or maps itself."""
+
+
 class BlockWalker:
     """Finds or skips the items of arrays whose items `item` reads and `step` skips one by one."""
 
-    def __init__(self, item: Reader, step: Skipper, item_min: int, item_size: int | None) -> None:
+    def __init__(self, item: Reader, step: Skipper, shape: ItemShape) -> None:
         self._item = item
         self._step = step
-        self._whole = skip_blocks(step, item_min)
-        self._item_min = item_min
-        self._item_size = item_size
+        self._item_min = shape.min_size
+        self._item_size = shape.size
+        self._guessable = not shape.nests_blocks
 
     def locate(self, lanes: Lanes, active: Flags | None) -> tuple[Positions, Lanes]:
         """The number of items of each lane, and one lane per item; moves behind the arrays."""
@@ -78,12 +88,7 @@ class BlockWalker:
             ids, count, work = ids[live], count[live], work.select(live)
             self._walk(work, count * ~told[live], None)
         for lane in range(len(ids)):  # fewer than FEW_LANES
-            try:
-                work.pos[lane] = self._whole(
-                    work.chunk.raw, int(work.pos[lane]), int(work.end[lane])
-                )
-            except Damage as damage:
-                work.fail_lane(lane, damage.offset, damage.what)
+            self._walk_one(work, lane, None)
         lanes.pos[ids] = work.pos
 
     def _headers(self, work: Lanes) -> tuple[Positions, Positions]:
@@ -138,20 +143,25 @@ class BlockWalker:
         self, walker: Lanes, first: Positions, count: Positions, k: int, starts: Positions | None
     ) -> None:
         """`count` more items from number k on, for fewer than FEW_LANES lanes, one by one."""
-        raw, step = walker.chunk.raw, self._step
         for lane in range(len(walker)):
             pos, end = int(walker.pos[lane]), int(walker.end[lane])
-            found = []
             try:
-                for _ in range(int(count[lane])):  # bounded by the bytes of the record
-                    found.append(pos)
-                    pos = step(raw, pos, end)
+                found, walker.pos[lane] = self._items(walker.chunk, pos, end, int(count[lane]))
             except Damage as damage:
                 walker.fail_lane(lane, damage.offset, damage.what)
             if starts is not None:
                 begin = int(first[lane]) + k
                 starts[begin : begin + len(found)] = found
-            walker.pos[lane] = pos
+
+    def _items(self, chunk: Chunk, pos: int, end: int, count: int) -> tuple[list[int], int]:
+        """Where `count` items of one array begin, and where the last one ends."""
+        if self._guessable and count >= MANY_ITEMS:
+            return item_starts(self._item, self._step, chunk, pos, end, count)
+        raw, step, found = chunk.raw, self._step, []
+        for _ in range(count):  # bounded by the bytes of the record, see block_count
+            found.append(pos)
+            pos = step(raw, pos, end)
+        return found, pos
 
     def _locate_few(self, work: Lanes) -> tuple[Positions, Positions]:
         """All blocks of fewer than FEW_LANES lanes, one by one."""
@@ -159,27 +169,31 @@ class BlockWalker:
         found: list[int] = []
         for lane in range(len(work)):
             before = len(found)
-            try:
-                work.pos[lane] = self._locate_one(work, lane, found)
-            except Damage as damage:
-                work.fail_lane(lane, damage.offset, damage.what)
+            self._walk_one(work, lane, found)
             counts[lane] = len(found) - before
         return counts, np.array(found, np.int64)
 
-    def _locate_one(self, work: Lanes, lane: int, found: list[int]) -> int:
-        raw, step = work.chunk.raw, self._step
-        pos, end = int(work.pos[lane]), int(work.end[lane])
-        while True:
-            count, size, pos = block_count(raw, pos, end, self._item_min)
-            if not count:
-                return pos
-            self._spend(work, count)
-            block = pos
-            for _ in range(count):  # bounded by the bytes of the record, see block_count
-                found.append(pos)
-                pos = step(raw, pos, end)
-            if size is not None and pos != block + size:
-                raise Damage(block, _MISFIT)
+    def _walk_one(self, work: Lanes, lane: int, found: list[int] | None) -> None:
+        """All blocks of one lane; where items begin goes to `found`, if they are wanted."""
+        chunk, pos, end = work.chunk, int(work.pos[lane]), int(work.end[lane])
+        try:
+            while True:
+                count, size, pos = block_count(chunk.raw, pos, end, self._item_min)
+                if not count:
+                    break
+                block = pos
+                if found is None and (size is not None or not self._item_min):
+                    pos += size or 0
+                    continue
+                self._spend(work, count)
+                starts, pos = self._items(chunk, pos, end, count)
+                if found is not None:
+                    found += starts
+                if size is not None and pos != block + size:
+                    raise Damage(block, _MISFIT)
+        except Damage as damage:
+            work.fail_lane(lane, damage.offset, damage.what)
+        work.pos[lane] = pos
 
 
 def _item_lanes(

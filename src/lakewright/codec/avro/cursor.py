@@ -119,7 +119,7 @@ class Lanes:
         """Take over the cursors of lanes that were selected and moved."""
         self.pos[index] = moved.pos
 
-    def fail(self, bad: Flags, what: str) -> NoReturn:
+    def fail(self, bad: Flags, what: str) -> None:
         """Report the first lane of `bad`."""
         lane = int(np.argmax(bad))
         self.fail_lane(lane, int(self.pos[lane]), what)
@@ -232,6 +232,7 @@ class Lanes:
         over = size > self.end - self.pos
         if over.any():
             self.fail(over, "a length reaches behind the end of the record")
+            size[over] = 0  # for lanes that only probe, see chains
         return size
 
     def gather(self, size: Positions, dtype: pa.DataType, validity: pa.Buffer | None) -> pa.Array:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema, arrow_type, merged_union
+from lakewright.codec.avro.blocks import ItemShape
 from lakewright.codec.avro.cursor import PADDING, Bytes, Chunk, Lanes, Positions
 from lakewright.codec.avro.nested import (
     ArrayReader,
@@ -50,6 +51,7 @@ from lakewright.codec.avro.types import (
     Union,
     fixed_size,
     min_size,
+    nests_blocks,
 )
 from lakewright.errors import CorruptFileError, FormatError, SchemaError
 
@@ -216,10 +218,11 @@ def reader_for(schema: AvroType) -> Reader:
         case Enum(symbols=symbols):
             return EnumReader(symbols)
         case Array(items=items):
-            sizes = (min_size(items), fixed_size(items))
-            return ArrayReader(dtype, reader_for(items), skipper(items), sizes)
+            shape = ItemShape(min_size(items), fixed_size(items), nests_blocks(items))
+            return ArrayReader(dtype, reader_for(items), skipper(items), shape)
         case Map(values=values):
-            return MapReader(dtype, reader_for(values), skipper(values), min_size(values))
+            shape = ItemShape(1 + min_size(values), None, nests_blocks(values))
+            return MapReader(dtype, reader_for(values), skipper(values), shape)
         case Record(fields=fields):
             return RecordReader(dtype, [reader_for(entry.type) for entry in fields])
         case Union():

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakewright.codec.avro.blocks import BlockWalker
+from lakewright.codec.avro.blocks import BlockWalker, ItemShape
 from lakewright.codec.avro.cursor import Flags, Lanes, Positions
 from lakewright.codec.avro.readers import MaskedReader, Reader, TextReader, bitmap
 from lakewright.codec.avro.scalar import Skipper, skip_entry
@@ -188,12 +188,10 @@ def _offsets(counts: Positions, lanes: Lanes) -> pa.Buffer:
 class ArrayReader(MaskedReader):
     """An array as a list."""
 
-    def __init__(
-        self, dtype: pa.DataType, item: Reader, step: Skipper, sizes: tuple[int, int | None]
-    ) -> None:
+    def __init__(self, dtype: pa.DataType, item: Reader, step: Skipper, shape: ItemShape) -> None:
         self.type = dtype
         self._item = item
-        self._walker = BlockWalker(item, step, *sizes)
+        self._walker = BlockWalker(item, step, shape)
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
         counts, items = self._walker.locate(lanes, active)
@@ -208,14 +206,11 @@ class ArrayReader(MaskedReader):
 class MapReader(MaskedReader):
     """A map as a map; keys are kept in their order, and kept twice where they come twice."""
 
-    def __init__(self, dtype: pa.DataType, value: Reader, step: Skipper, value_min: int) -> None:
+    def __init__(self, dtype: pa.DataType, value: Reader, step: Skipper, shape: ItemShape) -> None:
         self.type = dtype
-        self._key = TextReader(pa.string())
-        self._value = value
-        self._entries = pa.struct([dtype.key_field, dtype.item_field])
-        entry = RecordReader(self._entries, [self._key, value])
-        self._walker = BlockWalker(entry, skip_entry(step), 1 + value_min, None)
-        self._entry = entry
+        entries = pa.struct([dtype.key_field, dtype.item_field])
+        self._entry = RecordReader(entries, [TextReader(pa.string()), value])
+        self._walker = BlockWalker(self._entry, skip_entry(step), shape)
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
         counts, items = self._walker.locate(lanes, active)

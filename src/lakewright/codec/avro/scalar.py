@@ -23,7 +23,7 @@ from lakewright.codec.avro.types import (
     min_size,
 )
 
-__all__ = ["Damage", "Skipper", "block_count", "read_long", "skip_blocks", "skip_entry", "skipper"]
+__all__ = ["Damage", "Skipper", "block_count", "read_long", "skip_entry", "skipper"]
 
 Skipper: TypeAlias = Callable[[bytes | memoryview, int, int], int]
 """(data, position, end of the frame) to the position behind the value."""
@@ -85,9 +85,9 @@ def skipper(schema: AvroType) -> Skipper:
         case Primitive(kind="int" | "long") | Enum():
             return _skip_long
         case Array(items=items):
-            return skip_blocks(skipper(items), min_size(items))
+            return _skip_blocks(skipper(items), min_size(items))
         case Map(values=values):
-            return skip_blocks(skip_entry(skipper(values)), 1 + min_size(values))
+            return _skip_blocks(skip_entry(skipper(values)), 1 + min_size(values))
         case Union(branches=branches):
             steps = [skipper(branch) for branch in branches]
             return _skip_optional(steps) if schema.optional is not None else _skip_union(steps)
@@ -173,9 +173,7 @@ def _skip_union(branches: list[Skipper]) -> Skipper:
     return skip
 
 
-def skip_blocks(item: Skipper, item_min: int) -> Skipper:
-    """A whole array of items that have at least `item_min` bytes."""
-
+def _skip_blocks(item: Skipper, item_min: int) -> Skipper:
     def skip(data: bytes | memoryview, pos: int, end: int) -> int:
         while True:
             count, size, pos = block_count(data, pos, end, item_min)

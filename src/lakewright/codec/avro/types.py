@@ -28,6 +28,7 @@ __all__ = [
     "Union",
     "fixed_size",
     "min_size",
+    "nests_blocks",
 ]
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -171,6 +172,19 @@ def fixed_size(schema: AvroType) -> int | None:
             return total
         case _:
             return None
+
+
+def nests_blocks(schema: AvroType) -> bool:
+    """Whether a value can hold arrays or maps."""
+    match schema:
+        case Array() | Map():
+            return True
+        case Union(branches=branches):
+            return any(nests_blocks(branch) for branch in branches)
+        case Record(fields=fields):
+            return any(nests_blocks(entry.type) for entry in fields)
+        case _:
+            return False
 
 
 def min_size(schema: AvroType) -> int:

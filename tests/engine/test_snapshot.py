@@ -1,0 +1,66 @@
+"""Pinning a snapshot while the table moves below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakewright.engine.snapshot import load_snapshot
+from lakewright.errors import ConflictError, TableNotFoundError
+from lakewright.runtime.clock import ManualClock
+from lakewright.storage.base import ObjectInfo
+from lakewright.storage.local import LocalStorage
+from lakewright.storage.resolve import open_storage
+from tests.fixtures import SHARED_ABSENT, shared_tables, unpack
+
+TABLES = {t.id: t for t in shared_tables()}
+pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)
+
+
+class Switching(LocalStorage):
+    """A table whose properties change each time its timeline is listed."""
+
+    versions: list[bytes]
+
+    def list(self, path: str = "") -> list[ObjectInfo]:
+        listed = super().list(path)
+        if path.startswith(".hoodie") and self.versions:
+            self.replace(".hoodie/hoodie.properties", self.versions.pop(0))
+        return listed
+
+
+def both_layouts(tmp_path: Path) -> tuple[Switching, bytes, bytes]:
+    """A version 6 table with an (empty) version 8 timeline beside its own."""
+    shared = next(t for i, t in TABLES.items() if i.startswith("cow_v6_complexkeygen"))
+    path = unpack(shared, tmp_path)
+    (path / ".hoodie" / "timeline").mkdir()
+    six = (path / ".hoodie" / "hoodie.properties").read_bytes()
+    eight = six.replace(b"hoodie.table.version=6", b"hoodie.table.version=8").replace(
+        b"hoodie.timeline.layout.version=1", b"hoodie.timeline.layout.version=2"
+    )
+    assert eight != six
+    storage = Switching(path)
+    storage.versions = []
+    return storage, six, eight
+
+
+def test_a_switch_while_the_timeline_is_listed_restarts_the_open(tmp_path: Path) -> None:
+    storage, _, eight = both_layouts(tmp_path)
+    storage.versions = [eight]
+    snapshot = load_snapshot(storage, clock=ManualClock(), use_metadata_table=False)
+    assert snapshot.properties.version.layout_version == 2
+    assert snapshot.timeline.instants == ()
+
+
+def test_endless_switching_is_a_retryable_conflict(tmp_path: Path) -> None:
+    storage, six, eight = both_layouts(tmp_path)
+    storage.versions = [eight, six] * 10
+    with pytest.raises(ConflictError) as caught:
+        load_snapshot(storage, clock=ManualClock(), use_metadata_table=False)
+    assert caught.value.retryable
+
+
+def test_a_folder_that_is_no_table_is_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError):
+        load_snapshot(open_storage(tmp_path), clock=ManualClock())
