@@ -37,7 +37,8 @@ def cover(
     wanted[pairs.ravel()] = True
     picked = []
     while wanted.any():
-        best = int((wanted[pairs].sum(axis=1) - price).argmax())
+        new = wanted[pairs].sum(axis=1)
+        best = int(np.where(new > 0, new - price, -np.inf).argmax())
         wanted[pairs[best]] = False
         picked.append(candidates[best])
     return picked

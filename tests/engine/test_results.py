@@ -29,8 +29,9 @@ def test_pandas_polars_and_duckdb_see_the_same_rows(trips: lw.Table) -> None:
     assert trips.scan().to_pandas()["fare"].sum() == pytest.approx(total)
     assert trips.scan().to_polars()["fare"].sum() == pytest.approx(total)
     assert pl.DataFrame(trips.scan())["fare"].sum() == pytest.approx(total)
-    stream = trips.scan().to_reader()
-    found = duckdb.sql("select count(*), sum(fare) from stream").fetchall()
+    connection = duckdb.connect()
+    connection.register("trips", trips.scan().to_reader())
+    found = connection.sql("select count(*), sum(fare) from trips").fetchall()
     assert found == [(rows.num_rows, pytest.approx(total))]
     assert pa.table(trips.scan()).num_rows == rows.num_rows == trips.scan().count()
 
@@ -41,10 +42,8 @@ def test_a_scan_stays_on_its_snapshot_when_the_table_moves_on(trips: lw.Table) -
     timeline = Path(trips.uri.removeprefix("file://")) / ".hoodie" / "timeline"
     last = sorted(timeline.glob("*_*.deltacommit"))[-1]
     last.unlink()
-    assert (
-        trips.scan().to_arrow().num_rows != before.num_rows
-        or not trips.scan().to_arrow().equals(before)
-    )
+    after = trips.scan().to_arrow()
+    assert after["_hoodie_commit_seqno"].to_pylist() != before["_hoodie_commit_seqno"].to_pylist()
     assert scan.plan().as_of is None
     assert scan.to_arrow().num_rows == before.num_rows
 
@@ -73,7 +72,9 @@ def test_filters_select_what_a_filter_on_all_rows_selects(
 ) -> None:
     options = lw.ReadOptions(use_metadata_table=skipping)
     whole = trips.scan(options=options).to_arrow()
-    expected = duckdb.sql(f"select * from whole where {where}").to_arrow_table()
+    connection = duckdb.connect()
+    connection.register("whole", whole)
+    expected = connection.sql(f"select * from whole where {where}").to_arrow_table()
     found = trips.scan(where=where, options=options).to_arrow()
     keys = "_hoodie_record_key"
     assert sorted(found[keys].to_pylist()) == sorted(expected[keys].to_pylist())

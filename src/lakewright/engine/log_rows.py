@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakewright.codec.avro.columns import decode_records
 from lakewright.codec.avro.schema import Record, parse_schema
-from lakewright.codec.parquet import open_parquet
+from lakewright.codec.parquet import open_parquet, read_columns
 from lakewright.format.log_block import BlockType, LogBlock
 from lakewright.format.log_content import avro_frames, delete_rows, parquet_content
 
@@ -42,7 +42,8 @@ def _rows(block: LogBlock) -> pa.Table | None:
         batch = decode_records(block.content, starts, ends, schema, path=block.path)
         return pa.Table.from_batches([batch])
     if block.type is BlockType.PARQUET_DATA:
-        return open_parquet(parquet_content(block), path=block.path).read()
+        file = open_parquet(parquet_content(block), path=block.path)
+        return read_columns(file, path=block.path)
     if block.type is BlockType.DELETE:
         rows = delete_rows(block)
         return pa.table(
