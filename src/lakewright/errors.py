@@ -2,7 +2,8 @@
 
 Every error carries a stable `code` (for programs), a `hint` (the next step, for people), a
 `context` of plain values (table, file, offset, instant, holder) and `retryable`. Errors are
-caught by type, never by text. Children of the root are named after what the caller can do about them.
+caught by type, never by text. Children of the root are named after what the caller can do about
+them.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ def read_slice(
     state = versions.finish()
     result: list[dict[str, Any]] = []
     bounds = np.linspace(0, len(base), base_batches + 1).astype(int)
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in pairwise(bounds.tolist()):
         batch = batch_of(base[start:end], ctx.schema)
         codes = state.locate(batch.column(KEY))
         result += state.apply(batch, codes).to_pylist()

@@ -14,7 +14,7 @@ import pytest
 
 from lakewright.format.version import TableVersion
 from lakewright.merge import MergeConfig, MergeContext, MergerRegistry, Phase, RecordMerger
-from lakewright.merge.names import MergeMode, PAYLOAD_ID, Semantics
+from lakewright.merge.names import PAYLOAD_ID, MergeMode, Semantics
 from tests.merge.slices import KEY, Gone, Row, Version, merge_pair, read_slice
 
 CASES_FILE = Path(__file__).parents[2].parent / "shared" / "format" / "merge_cases.json"

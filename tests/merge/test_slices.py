@@ -27,9 +27,10 @@ from tests.merge.slices import KEY, Gone, Row, Version, batch_of, read_slice
 
 MODE = "hoodie.record.merge.mode"
 ORDERING = "hoodie.table.ordering.fields"
+LONG = pa.int64()
 
 
-def _schema(ts: pa.DataType = pa.int64()) -> pa.Schema:
+def _schema(ts: pa.DataType = LONG) -> pa.Schema:
     return pa.schema(
         [
             ("_hoodie_commit_time", pa.string()),
@@ -48,7 +49,7 @@ def _table(
     properties: Mapping[str, str],
     *,
     version: int = 9,
-    ts: pa.DataType = pa.int64(),
+    ts: pa.DataType = LONG,
     defaults: Mapping[str, object] | None = None,
 ) -> tuple[RecordMerger, MergeContext]:
     config = MergeConfig.from_properties(TableVersion.of(version), properties)

@@ -24,7 +24,7 @@ MANY_ITEMS: Final = 2048
 """From this many items on the guesses pay."""
 
 _SAMPLE: Final = 64
-_ITEMS_PER_SEGMENT: Final = 64
+_ITEMS_PER_SEGMENT: Final = 96
 _PROOF_ITEMS: Final = 4
 _REACH_MAX: Final = 1024
 _STEPS_MAX: Final = 8 * _ITEMS_PER_SEGMENT
