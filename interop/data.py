@@ -68,10 +68,9 @@ def _plain(i: int, g: int) -> dict[str, Any]:
 def _flat(i: int, g: int) -> dict[str, Any]:
     n = i + g
     if n % 7 == 6:
-        return {
-            name: None
-            for name in "b i8 i16 i32 i64 f d s bin dec big dt tm".split()
-        }
+        return dict.fromkeys(
+            ["b", "i8", "i16", "i32", "i64", "f", "d", "s", "bin", "dec", "big", "dt", "tm"]
+        )
     sign = -1 if n % 2 else 1
     return {
         "b": n % 2 == 0,

@@ -28,7 +28,7 @@ from interop.cases import (
     Step,
     Write,
 )
-from interop.hudi import ROOT, Hudi, HudiRefused
+from interop.hudi import ROOT, Hudi, HudiRefusedError
 from interop.instants import completed_writes, instants
 
 STORE = ROOT / ".cache" / "interop"
@@ -54,7 +54,7 @@ def make(case: Case, hudi_of: Callable[[str], Hudi], store: Path = STORE) -> dic
     judge = hudi_of(case.hudi)
     try:
         judge = run_steps(case, table, hudi_of)
-    except HudiRefused as refused:
+    except HudiRefusedError as refused:
         described["error"] = str(refused)
         (folder / "trace.txt").write_text(refused.trace)
     else:
@@ -95,7 +95,10 @@ def resolve(step: Step, table: Path) -> dict[str, Any]:
             }
         case Sql(text, source, settings, register):
             made: dict[str, Any] = {
-                "do": "sql", "text": text, "settings": dict(settings), "register": register
+                "do": "sql",
+                "text": text,
+                "settings": dict(settings),
+                "register": register,
             }
             if source is not None:
                 made["source"] = {"schema": source[0], "rows": list(source[1])}
@@ -139,8 +142,9 @@ def ask(case: Case, table: Path, hudi: Hudi, folder: Path) -> list[dict[str, Any
         try:
             entry["rows"] = hudi.read(table, file, {**case.read_options, **options})
             entry["file"] = f"answers/{name}.parquet"
-        except HudiRefused as refused:
+        except HudiRefusedError as refused:
             entry["error"] = str(refused)
+            (folder / f"{name}.trace.txt").write_text(refused.trace)
         answers.append(entry)
     return answers
 

@@ -5,8 +5,8 @@
         hudi.read(table_path, answer_path, {"hoodie.datasource.query.type": "read_optimized"})
 
 The process starts with the first call and ends with the block. A call that Hudi refuses raises
-`HudiRefused` and leaves the process usable; a process that dies or is silent longer than the
-timeout raises `HudiGone` with the end of its log. Needs `scripts/hudi_env.py` to have run.
+`HudiRefusedError` and leaves the process usable; a process that dies or is silent longer than the
+timeout raises `HudiGoneError` with the end of its log. Needs `scripts/hudi_env.py` to have run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CALL_SECONDS = 180.0
 LOG_TAIL = 4000
 
 
-class HudiRefused(Exception):
+class HudiRefusedError(Exception):
     """Hudi answered a request with an exception; `trace` has the whole of it."""
 
     def __init__(self, message: str, trace: str = "") -> None:
@@ -40,7 +40,7 @@ class HudiRefused(Exception):
         self.trace = trace
 
 
-class HudiGone(Exception):
+class HudiGoneError(Exception):
     """The process ended or did not answer in time."""
 
 
@@ -69,7 +69,7 @@ class Hudi:
         """End the process and remove its scratch folder."""
         process, self._process = self._process, None
         if process is not None:
-            cast(IO[bytes], process.stdin).close()
+            cast("IO[bytes]", process.stdin).close()
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
@@ -108,7 +108,7 @@ class Hudi:
         process = self._started()
         line = json.dumps({"do": operation, **arguments}) + "\n"
         try:
-            stdin = cast(IO[bytes], process.stdin)
+            stdin = cast("IO[bytes]", process.stdin)
             stdin.write(line.encode())
             stdin.flush()
         except BrokenPipeError:
@@ -119,7 +119,7 @@ class Hudi:
         if self._process is None:
             jar = JARS / f"hudi-spark3.5-bundle_2.12-{self.version}.jar"
             if not (PYTHON.exists() and jar.exists()):
-                raise HudiGone("real Hudi is not set up: run scripts/hudi_env.py")
+                raise HudiGoneError("real Hudi is not set up: run scripts/hudi_env.py")
             environment = {
                 **os.environ,
                 "PYSPARK_PYTHON": str(PYTHON),
@@ -139,13 +139,15 @@ class Hudi:
 
     def _answer(self, operation: str, seconds: float) -> Any:
         process = cast("subprocess.Popen[bytes]", self._process)
-        stdout = cast(IO[bytes], process.stdout)
+        stdout = cast("IO[bytes]", process.stdout)
         with selectors.DefaultSelector() as selector:
             selector.register(stdout, selectors.EVENT_READ)
             while b"\n" not in self._unread:
                 if not selector.select(seconds):
                     process.kill()
-                    raise self._gone(f"Hudi {self.version}: no answer to {operation} in {seconds} s")
+                    raise self._gone(
+                        f"Hudi {self.version}: no answer to {operation} in {seconds} s"
+                    )
                 chunk = os.read(stdout.fileno(), 1 << 16)
                 if not chunk:
                     raise self._gone(f"Hudi {self.version} ended during {operation}")
@@ -153,13 +155,13 @@ class Hudi:
         line, self._unread = self._unread.split(b"\n", 1)
         answer = json.loads(line)
         if not answer["ok"]:
-            raise HudiRefused(answer["error"], answer["trace"])
+            raise HudiRefusedError(answer["error"], answer["trace"])
         return answer["result"]
 
-    def _gone(self, message: str) -> HudiGone:
+    def _gone(self, message: str) -> HudiGoneError:
         log = self._work / "log"
         tail = log.read_text(errors="replace")[-LOG_TAIL:] if log.exists() else "(no log)"
         if self._process is not None:
             self._process.wait()
             self._process = None
-        return HudiGone(f"{message}; the end of its log:\n{tail}")
+        return HudiGoneError(f"{message}; the end of its log:\n{tail}")

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001  (the JVM is only to be had through PySpark's inner names)
 """The process that holds one real Hudi: Spark with the bundle of one version, driven over pipes.
 
 Runs inside `.venv-hudi` (never imported by the project): `hudi_process.py <jar> <work folder>`.
@@ -47,8 +48,6 @@ SESSION = {
     ),
 }
 
-ORDERED = ("hoodie.datasource.query.type", "as.of.instant")
-
 
 class Hudi:
     """One Spark session with one Hudi, and the operations on tables."""
@@ -75,7 +74,9 @@ class Hudi:
             try:
                 result = self.step(path, name, step)
             except Exception as error:
-                raise RuntimeError(f"step {number} ({summary(step)}): {first_line(error)}") from error
+                raise RuntimeError(
+                    f"step {number} ({summary(step)}): {first_line(error)}"
+                ) from error
             done.append({"seconds": round(time.monotonic() - started, 2), "result": result})
         return done
 
@@ -123,8 +124,6 @@ class Hudi:
 
     def write(self, path: str, step: dict[str, Any]) -> None:
         frame = self.frame(step["schema"], step["rows"])
-        if step.get("sort"):
-            frame = frame.coalesce(1)
         options = {"hoodie.datasource.write.operation": step["operation"], **step["options"]}
         writer = frame.write.format("hudi").options(**options).mode(step.get("mode", "append"))
         writer.save(path)

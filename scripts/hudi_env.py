@@ -36,13 +36,13 @@ def main() -> int:
         make_venv()
         for version in VERSIONS:
             make_jar(version)
-    except EnvironmentProblem as problem:
+    except EnvironmentProblemError as problem:
         print(f"hudi_env: {problem}", file=sys.stderr)
         return 1
     return 0
 
 
-class EnvironmentProblem(Exception):
+class EnvironmentProblemError(Exception):
     """Something outside the project keeps the environment from being made."""
 
 
@@ -50,11 +50,11 @@ def require_java() -> None:
     """Fail with a hint unless a Java that Spark 3.5 runs on is on the path."""
     hint = "Spark 3.5 needs Java 11 or 17; on Debian: apt-get install openjdk-17-jre-headless"
     if shutil.which("java") is None:
-        raise EnvironmentProblem(f"there is no java. {hint}")
+        raise EnvironmentProblemError(f"there is no java. {hint}")
     shown = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     found = re.search(r'version "(\d+)', shown.stderr)
     if found is None or int(found[1]) < MINIMUM_JAVA:
-        raise EnvironmentProblem(f"this java is too old. {hint}")
+        raise EnvironmentProblemError(f"this java is too old. {hint}")
 
 
 def make_venv() -> None:
@@ -126,7 +126,7 @@ def run(*command: str) -> None:
     )
     if done.returncode:
         tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise EnvironmentProblem(f"{' '.join(command[:3])} … failed:\n{tail}")
+        raise EnvironmentProblemError(f"{' '.join(command[:3])} … failed:\n{tail}")
 
 
 if __name__ == "__main__":

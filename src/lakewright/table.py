@@ -96,13 +96,15 @@ class Table:
         """Every on-disk structure as an Arrow table."""
         return Inspector(self._storage, clock=self._clock)
 
-    def snapshot(self, as_of: str | datetime | None = None) -> Snapshot:
+    def snapshot(
+        self, as_of: str | datetime | None = None, *, options: ReadOptions | None = None
+    ) -> Snapshot:
         """Pin the state now, or as of an instant, a date-time or a savepoint."""
         return load_snapshot(
             self._storage,
             clock=self._clock,
             as_of=as_of,
-            use_metadata_table=self._options.use_metadata_table,
+            use_metadata_table=(options or self._options).use_metadata_table,
         )
 
     def scan(
@@ -123,7 +125,7 @@ class Table:
         `savepoint:<instant>`. `mode="read_optimized"` reads base files only.
         """
         return make_scan(
-            self.snapshot(as_of),
+            self.snapshot(as_of, options=options),
             columns=columns,
             where=where,
             mode=mode,

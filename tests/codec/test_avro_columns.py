@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.codec.avro_cases import Case, cases, frame, oracle_decode, oracle_encode, raw_values
 
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.codec.avro.columns import decode_batches, decode_records, encode_records
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, SchemaError
+from tests.codec.avro_cases import Case, cases, frame, oracle_decode, oracle_encode, raw_values
 
 
 def record_of(*types: Any) -> str:
@@ -161,6 +162,72 @@ def test_one_record_with_a_long_array_and_many_records_with_short_ones_agree() -
     rows = [{"c0": values[n : n + 5]} for n in range(0, len(values), 5)]
     short = decode_records(*frame(oracle_encode(text, rows)), parse_schema(text))
     assert long.column(0).flatten().equals(short.column(0).flatten())
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "string",
+        "bytes",
+        "long",
+        ["null", "bytes", "long", "boolean"],
+        {"type": "fixed", "name": "f", "size": 3},
+        {
+            "type": "record",
+            "name": "i",
+            "fields": [
+                {"name": "k", "type": ["null", "string"]},
+                {"name": "o", "type": ["null", "long", {"type": "fixed", "name": "f", "size": 2}]},
+            ],
+        },
+    ],
+    ids=str,
+)
+def test_long_arrays_are_found_whatever_their_bytes_look_like(items: Any) -> None:
+    for seed in range(3):
+        values = _misleading(items, 6000, Random(seed))
+        keyed = {str(n): value for n, value in enumerate(values)}
+        for outer, whole in (
+            ({"type": "array", "items": items}, values),
+            ({"type": "map", "values": items}, keyed),
+        ):
+            text = record_of(outer, "int")
+            bodies = oracle_encode(text, [{"c0": whole, "c1": 1}, {"c0": whole, "c1": 3}])
+            schema = parse_schema(text)
+            batch = decode_records(*frame(bodies), schema)
+            assert rows_of(batch, text) == oracle_decode(text, bodies)
+            assert encode_records(batch, schema)[0] == b"".join(bodies)
+            tail = decode_records(*frame(bodies), schema, columns=["c1"])
+            assert tail.column(0).to_pylist() == [1, 3]
+
+
+def _misleading(items: Any, count: int, random: Random) -> list[Any]:
+    """Values of very different sizes whose bytes look like items themselves."""
+
+    def binary() -> bytes:
+        size = random.choice([0, 1, 3, 40, 200])
+        if random.random() < 0.5:
+            return bytes(random.choices([0, 2, 4], k=size))
+        return bytes([random.choice([0, 1, 2, 0x7F, 0x80, 0xFF])]) * size
+
+    def number() -> int:
+        return random.randint(-(2 ** random.randint(1, 63)), 70)
+
+    def one() -> Any:
+        if items == "string":
+            return binary().decode("latin-1")
+        if items == "bytes":
+            return binary()
+        if items == "long":
+            return number()
+        if isinstance(items, list):
+            return random.choice([None, binary(), number(), True])
+        if items["type"] == "fixed":
+            return bytes(random.choices([0, 1, 2], k=3))
+        key = None if random.random() < 0.3 else binary().decode("latin-1")
+        return {"k": key, "o": random.choice([None, number(), b"\x02\x02"])}
+
+    return [one() for _ in range(count)]
 
 
 def test_more_records_than_a_chunk_are_joined() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.codec.avro_cases import frame, oracle_encode, raw_values
 
 from lakewright.codec.avro.columns import decode_records
 from lakewright.codec.avro.container import read_container, write_container
 from lakewright.codec.avro.datum import read_datum
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, FormatError, SchemaError
+from tests.codec.avro_cases import frame, oracle_encode, raw_values
 
 EVERYTHING = json.dumps(
     {
@@ -127,6 +127,25 @@ def test_a_damaged_payload_is_read_as_the_scalar_decoder_reads_it_or_refused(
             value = raw_values(batch.column(field.name).slice(record, 1), field.type)[0]
             assert repr(value) == repr(expected[field.name]), (seed, field.name)
     assert refused > len(seeds) // 3
+
+
+def test_a_damaged_long_array_is_read_as_the_scalar_decoder_reads_it_or_refused() -> None:
+    tags = {"type": "array", "items": ["null", "string", "long"]}
+    text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "c", "type": tags}]})
+    schema = parse_schema(text)
+    values = [None, "some text", 5, "", -(2**40)] * 1200
+    payload, starts, ends = frame(oracle_encode(text, [{"c": values}]))
+    for seed in range(60):
+        damaged, _ = _mutated(payload, starts, ends, seed)
+        try:
+            expected = read_datum(damaged[starts[0] :], schema)[0]["c"]
+        except CorruptFileError:
+            with pytest.raises(CorruptFileError):
+                decode_records(damaged, starts, ends, schema)
+            continue
+        if read_datum(damaged[starts[0] :], schema)[1] == ends[0] - starts[0]:
+            got = decode_records(damaged, starts, ends, schema).column(0)
+            assert raw_values(got, schema.fields[0].type)[0] == expected
 
 
 def test_a_damaged_payload_under_a_projection_ends_quickly() -> None:

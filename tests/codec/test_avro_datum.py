@@ -11,12 +11,12 @@ import fastavro
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.codec.avro_cases import Case, cases, oracle_decode, without_logical
 
 from lakewright.codec.avro.container import read_container, write_container
 from lakewright.codec.avro.datum import Branch, read_datum, write_datum
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, FormatError, SchemaError
+from tests.codec.avro_cases import Case, cases, oracle_decode, without_logical
 
 SYNC = bytes(range(100, 116))
 

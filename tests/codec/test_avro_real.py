@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.codec.avro_cases import oracle_decode, raw_values
-from tests.fixtures import SHARED, SHARED_ABSENT
 
 from lakewright.codec.avro.columns import decode_records, encode_records
 from lakewright.codec.avro.container import MAGIC, read_container, write_container
 from lakewright.codec.avro.schema import Record, parse_schema, to_json
+from tests.codec.avro_cases import oracle_decode, raw_values
+from tests.fixtures import SHARED, SHARED_ABSENT
 
 pytestmark = pytest.mark.skipif(not SHARED.exists(), reason=SHARED_ABSENT)
 

@@ -10,7 +10,6 @@ import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from tests.codec.avro_cases import Case, cases
 
 from lakewright.codec.avro.arrow_types import arrow_schema, arrow_type, from_arrow
 from lakewright.codec.avro.schema import (
@@ -26,6 +25,7 @@ from lakewright.codec.avro.schema import (
     to_json,
 )
 from lakewright.errors import SchemaError
+from tests.codec.avro_cases import Case, cases
 
 
 def parse(node: Any) -> Any:

@@ -77,6 +77,9 @@ def test_filters_select_what_a_filter_on_all_rows_selects(
     expected = connection.sql(f"select * from whole where {where}").to_arrow_table()
     found = trips.scan(where=where, options=options).to_arrow()
     keys = "_hoodie_record_key"
+    assert trips.scan(options=options).plan().listing == (
+        "metadata table" if skipping else "listing"
+    )
     assert sorted(found[keys].to_pylist()) == sorted(expected[keys].to_pylist())
     assert whole.num_rows > found.num_rows
 

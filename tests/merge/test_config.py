@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 
 from lakewright.errors import ConfigError, UnsupportedTableError
@@ -266,8 +267,6 @@ def test_old_cdc_payloads_imply_their_delete_mark_for_current_readers() -> None:
 
 
 def test_the_context_carries_what_mergers_may_depend_on() -> None:
-    import pyarrow as pa
-
     config = MergeConfig.from_properties(
         NINE,
         {

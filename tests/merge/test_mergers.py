@@ -123,12 +123,12 @@ def test_wrong_answers_of_a_merger_are_named() -> None:
         answer(Merged(pa.array([9], pa.uint8())))
     with pytest.raises(MergeError, match="built 0 rows for 1"):
         answer(Merged(pa.array([2], pa.uint8())))
+    lacking = pa.RecordBatch.from_pydict({KEY: ["k"]})
     with pytest.raises(MergeError, match="without the column n"):
-        rows = pa.RecordBatch.from_pydict({KEY: ["k"]})
-        answer(Merged(pa.array([2], pa.uint8()), rows))
+        answer(Merged(pa.array([2], pa.uint8()), lacking))
+    textual = pa.RecordBatch.from_pydict({KEY: ["k"], "n": ["x"]})
     with pytest.raises(MergeError, match="built n as string"):
-        rows = pa.RecordBatch.from_pydict({KEY: ["k"], "n": ["x"]})
-        answer(Merged(pa.array([2], pa.uint8()), rows))
+        answer(Merged(pa.array([2], pa.uint8()), textual))
 
 
 def test_deletes_that_a_merger_makes_carry_an_ordering_value() -> None:
@@ -261,7 +261,7 @@ def test_a_reference_travels_by_path_where_the_merger_can_be_imported() -> None:
         assert pickle.loads(pickle.dumps(imported)).load() == MergerRef(path=imported.path).load()
     with pytest.raises(ConfigError, match="does not lead to a merger"):
         MergerRef(path="lakewright.merge.nowhere:it").load()
-    with pytest.raises(ConfigError, match="it is a type|does not lead"):
+    with pytest.raises(ConfigError, match="it is a str"):
         MergerRef(path="lakewright.errors:__doc__").load()
 
 
@@ -354,7 +354,7 @@ def test_a_users_merger_reads_all_columns_unless_it_says_otherwise() -> None:
 
 def test_every_payload_class_of_the_page_is_there_for_both_release_lines() -> None:
     for known in PAYLOADS.values():
-        assert names.RETIRED_PAYLOADS < set(known)
-        assert {names.FIRST_VALUE, names.REVERSE_ORDER, names.AVRO_PAYLOAD} < set(known)
+        assert set(known) > names.RETIRED_PAYLOADS
+        assert set(known) > {names.FIRST_VALUE, names.REVERSE_ORDER, names.AVRO_PAYLOAD}
     for built_in in (EventTimeMerger(), CommitTimeMerger()):
         assert built_in.spark(_config(SUM_ID).context(SCHEMA, Phase.LOG)) is None

@@ -160,5 +160,5 @@ def test_types_without_an_order_are_refused() -> None:
         order_keys([structs])
     with pytest.raises(MergeError, match="cannot be compared"):
         compare([pa.array(["a"])], [pa.array([1])])
-    with pytest.raises(MergeError, match="2 columns|2 and of 1"):
+    with pytest.raises(MergeError, match="of 2 and of 1 columns"):
         compare([pa.array([1]), pa.array([1])], [pa.array([1])])

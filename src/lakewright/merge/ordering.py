@@ -11,6 +11,7 @@ the greatest of many values may be found in any grouping. Types that have no ord
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -168,7 +169,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _zero_filled(column: pa.Array) -> pa.Array:
-    return column.fill_null(pa.scalar(0).cast(column.type)) if column.null_count else column
+    return column.fill_null(pa.scalar(Decimal(0), column.type)) if column.null_count else column
 
 
 def _common(older: pa.Array, newer: pa.Array) -> tuple[pa.Array, pa.Array]:

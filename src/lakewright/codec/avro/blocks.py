@@ -155,6 +155,9 @@ class BlockWalker:
 
     def _items(self, chunk: Chunk, pos: int, end: int, count: int) -> tuple[list[int], int]:
         """Where `count` items of one array begin, and where the last one ends."""
+        if self._item_size is not None:
+            behind = pos + count * self._item_size  # within the record, see block_count
+            return [pos + n * self._item_size for n in range(count)], behind
         if self._guessable and count >= MANY_ITEMS:
             return item_starts(self._item, self._step, chunk, pos, end, count)
         raw, step, found = chunk.raw, self._step, []

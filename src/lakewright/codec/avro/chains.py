@@ -20,14 +20,14 @@ from lakewright.codec.avro.scalar import Skipper
 
 __all__ = ["MANY_ITEMS", "item_starts"]
 
-MANY_ITEMS: Final = 2048
+MANY_ITEMS: Final = 4096
 """From this many items on the guesses pay."""
 
 _SAMPLE: Final = 64
-_ITEMS_PER_SEGMENT: Final = 96
+_SEGMENT_ITEMS_MAX: Final = 128
 _PROOF_ITEMS: Final = 4
 _REACH_MAX: Final = 1024
-_STEPS_MAX: Final = 8 * _ITEMS_PER_SEGMENT
+_STEPS_MAX: Final = 8 * _SEGMENT_ITEMS_MAX
 _FEW_CHAINS: Final = 32  # the rest is walked one by one
 
 
@@ -96,7 +96,8 @@ def _guesses(
     item: Reader, chunk: Chunk, pos: int, end: int, count: int, sizes: Positions
 ) -> Positions:
     """`pos`, and one place per segment where an item seems to begin."""
-    segments = max(count // _ITEMS_PER_SEGMENT, 1)
+    # Longer segments mean more steps, shorter ones more guesses.
+    segments = count // min(int(count**0.5) // 3 + 1, _SEGMENT_ITEMS_MAX) + 1
     span = min(end - pos, int(1.25 * sizes.mean() * count))  # later items may be longer
     cuts = pos + np.arange(1, segments) * span // segments
     reach = min(2 * int(np.median(sizes)) + 1, _REACH_MAX)
