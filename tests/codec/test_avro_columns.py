@@ -15,7 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.codec.avro.arrow_types import arrow_schema
+from lakewright.codec.avro.chains import item_starts
 from lakewright.codec.avro.columns import decode_batches, decode_records, encode_records
+from lakewright.codec.avro.cursor import PADDING, Chunk
+from lakewright.codec.avro.decode import reader_for
+from lakewright.codec.avro.scalar import skipper
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, SchemaError
 from tests.codec.avro_cases import Case, cases, frame, oracle_decode, oracle_encode, raw_values
@@ -183,22 +187,40 @@ def test_one_record_with_a_long_array_and_many_records_with_short_ones_agree() -
     ],
     ids=str,
 )
-def test_long_arrays_are_found_whatever_their_bytes_look_like(items: Any) -> None:
-    for seed in range(3):
-        values = _misleading(items, 6000, Random(seed))
-        keyed = {str(n): value for n, value in enumerate(values)}
-        for outer, whole in (
-            ({"type": "array", "items": items}, values),
-            ({"type": "map", "values": items}, keyed),
-        ):
-            text = record_of(outer, "int")
-            bodies = oracle_encode(text, [{"c0": whole, "c1": 1}, {"c0": whole, "c1": 3}])
-            schema = parse_schema(text)
-            batch = decode_records(*frame(bodies), schema)
-            assert rows_of(batch, text) == oracle_decode(text, bodies)
-            assert encode_records(batch, schema)[0] == b"".join(bodies)
-            tail = decode_records(*frame(bodies), schema, columns=["c1"])
-            assert tail.column(0).to_pylist() == [1, 3]
+def test_items_are_found_whatever_their_bytes_look_like(items: Any) -> None:
+    schema = parse_schema(json.dumps(items))
+    for seed in range(4):
+        bodies = oracle_encode(json.dumps(items), _misleading(items, 4000, Random(seed)))
+        ends = np.cumsum([len(body) for body in bodies]).tolist()
+        data = np.frombuffer(b"".join(bodies) + bytes(PADDING + 50), np.uint8)
+        chunk = Chunk(data, base=0, first=0, path="")
+        frame_end = ends[-1] + 50  # something else follows the array
+        found, behind = item_starts(
+            reader_for(schema), skipper(schema), chunk, 0, frame_end, len(bodies)
+        )
+        assert found == [0, *ends[:-1]]
+        assert behind == ends[-1]
+
+
+def test_long_arrays_and_maps_in_a_few_records_agree_with_the_oracle() -> None:
+    entry = {"type": "record", "name": "e", "fields": [{"name": "n", "type": ["null", "long"]}]}
+    entry["fields"] += [{"name": f, "type": ["null", "string"]} for f in "ab"]
+    values = [
+        {"n": n * n if n % 7 else None, "a": f"key-{n}" * (n % 3), "b": None} for n in range(20_000)
+    ]
+    keyed = {f"file-{n}": value for n, value in enumerate(values)}
+    for outer, whole in (
+        ({"type": "array", "items": entry}, values),
+        ({"type": "map", "values": entry}, keyed),
+    ):
+        text = record_of(outer, "int")
+        bodies = oracle_encode(text, [{"c0": whole, "c1": 1}, {"c0": whole, "c1": 3}])
+        schema = parse_schema(text)
+        batch = decode_records(*frame(bodies), schema)
+        assert rows_of(batch, text) == oracle_decode(text, bodies)
+        assert encode_records(batch, schema)[0] == b"".join(bodies)
+        tail = decode_records(*frame(bodies), schema, columns=["c1"])
+        assert tail.column(0).to_pylist() == [1, 3]
 
 
 def _misleading(items: Any, count: int, random: Random) -> list[Any]:
@@ -246,6 +268,21 @@ def test_more_records_than_a_chunk_are_joined() -> None:
     assert len(parts) > 1
     assert pa.Table.from_batches(parts).combine_chunks().to_batches()[0].equals(batch)
     assert encode_records(batch, schema)[0] == b"".join(oracle_encode(text, rows))
+
+
+def test_payloads_beyond_two_gibibytes_are_decoded() -> None:
+    text = record_of("string", {"type": "array", "items": "string"})
+    rows = [{"c0": f"k{n}", "c1": ["a", "b" * n]} for n in range(200)]
+    payload, starts, ends = frame(oracle_encode(text, rows))
+    far = (1 << 31) + 12_345
+    data = np.zeros(far + len(payload), np.uint8)  # pages that nobody touches cost nothing
+    data[:50] = np.frombuffer(payload, np.uint8)[:50]
+    data[far:] = np.frombuffer(payload, np.uint8)
+    first = np.concatenate([starts[:1], starts + far])
+    last = np.concatenate([ends[:1], ends + far])
+    batch = decode_records(memoryview(data), first, last, parse_schema(text))
+    assert batch.column(0).to_pylist() == ["k0"] + [row["c0"] for row in rows]
+    assert batch.column(1).to_pylist() == [["a", ""]] + [row["c1"] for row in rows]
 
 
 def test_frames_may_come_in_any_order() -> None:
@@ -302,6 +339,38 @@ def test_rows_that_the_schema_cannot_hold_are_refused() -> None:
     for columns in bad:
         with pytest.raises(SchemaError):
             encode_records(pa.record_batch(columns), schema)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        "boolean",
+        "int",
+        "double",
+        "string",
+        ["null", "bytes"],
+        ["null", "string", "int"],
+        ["int", "long"],
+        {"type": "enum", "name": "e", "symbols": ["A"]},
+        {"type": "fixed", "name": "f", "size": 2},
+        {"type": "bytes", "logicalType": "decimal", "precision": 5},
+        {"type": "array", "items": {"type": "map", "values": "long"}},
+        {"type": "record", "name": "i", "fields": [{"name": "x", "type": "long"}]},
+        {"type": "record", "name": "i", "fields": []},
+    ],
+    ids=str,
+)
+def test_empty_lists_and_maps_of_every_type_are_written(items: Any) -> None:
+    text = record_of({"type": "array", "items": items})
+    maps = record_of({"type": "map", "values": items})
+    for schema in (parse_schema(text), parse_schema(maps)):
+        dtype = arrow_schema(schema).types[0]
+        batch = pa.record_batch({"c0": pa.array([[], []], dtype)})
+        assert encode_records(batch, schema)[0] == b"\x00\x00"
+        decoded = decode_records(b"\x00\x00", np.array([0, 1]), np.array([1, 2]), schema)
+        assert encode_records(decoded, schema)[0] == b"\x00\x00"
+        assert encode_records(decoded.slice(1), schema)[0] == b"\x00"
 
 
 def test_decimals_and_enums_out_of_range_are_refused() -> None:

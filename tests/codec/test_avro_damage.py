@@ -130,12 +130,16 @@ def test_a_damaged_payload_is_read_as_the_scalar_decoder_reads_it_or_refused(
 
 
 def test_a_damaged_long_array_is_read_as_the_scalar_decoder_reads_it_or_refused() -> None:
-    tags = {"type": "array", "items": ["null", "string", "long"]}
-    text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "c", "type": tags}]})
+    fields = [{"name": f, "type": ["null", "string", "long"]} for f in "abc"]
+    items = {"type": "array", "items": {"type": "record", "name": "i", "fields": fields}}
+    text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "c", "type": items}]})
     schema = parse_schema(text)
-    values = [None, "some text", 5, "", -(2**40)] * 1200
+    values = [
+        {"a": None, "b": "some text", "c": 5},
+        {"a": "", "b": -(2**40), "c": None},
+    ] * 10_000
     payload, starts, ends = frame(oracle_encode(text, [{"c": values}]))
-    for seed in range(60):
+    for seed in range(25):
         damaged, _ = _mutated(payload, starts, ends, seed)
         try:
             expected = read_datum(damaged[starts[0] :], schema)[0]["c"]
@@ -205,6 +209,16 @@ def test_the_bad_record_is_named_by_its_number() -> None:
         decode_records(*frame(bodies), parse_schema(text))
     assert caught.value.context["offset"] == 17_000 * 6 + 4
     assert "column 'c'" in caught.value.message
+
+
+def test_offsets_are_those_of_the_payload_even_for_frames_far_apart() -> None:
+    text = json.dumps({"type": "record", "name": "r", "fields": [{"name": "c", "type": "string"}]})
+    payload = b"\x02a" + bytes(3 << 20) + b"\x02\xff"
+    starts, ends = np.array([0, len(payload) - 2]), np.array([2, len(payload)])
+    with pytest.raises(CorruptFileError) as caught:
+        decode_records(payload, starts, ends, parse_schema(text))
+    assert caught.value.context["record"] == 1
+    assert caught.value.context["offset"] == len(payload) - 2
 
 
 def test_frames_outside_the_payload_are_refused() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -20,6 +23,7 @@ from lakewright.merge import (
     MergerRegistry,
     Phase,
     RecordMerger,
+    fold,
     names,
 )
 from tests.merge.model import carried, fold_pairs, plain_slice
@@ -365,3 +369,56 @@ def test_nested_ordering_fields_reach_deletes_and_rows() -> None:
     base = batch_of([{KEY: "b", "meta": {"ts": 9}}], schema)
     assert state.apply(base, state.locate(base.column(KEY))).to_pylist() == base.to_pylist()
     assert [r for b in state.remaining(9) for r in b.to_pylist()] == [rows[0]]
+
+
+def test_keys_beyond_32_bit_offsets_are_kept_as_large_strings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fold, "_OFFSET_LIMIT", 0)
+    merger, ctx = _table({MODE: "EVENT_TIME_ORDERING", ORDERING: "ts"})
+    base = [{KEY: key, "ts": 5} for key in "abc"]
+    blocks = [[Row({KEY: "a", "ts": 6})], [Gone("b", (7,)), Gone("c", (1,))], [Row({KEY: "d"})]]
+    rows = read_slice(merger, ctx, base, blocks)
+    assert [(row[KEY], row["ts"]) for row in rows] == [("a", 6), ("c", 5), ("d", None)]
+
+
+@pytest.mark.slow
+def test_speed_of_a_slice_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """500 000 base rows of 20 columns, 100 000 log rows: milliseconds of processor time."""
+    base, log = _wide_rows(500_000, shuffled=True), _wide_rows(600_000, shuffled=False)
+    log = log.take(pa.array(np.random.default_rng(1).integers(0, 600_000, 100_000)))
+    lines = []
+    for mode in ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"):
+        config = MergeConfig.from_properties(TableVersion.of(9), {MODE: mode, ORDERING: "ts"})
+        start = time.process_time()
+        ctx = config.context(base.schema, Phase.LOG)
+        versions = LogVersions(ctx, MergerRegistry().resolve(config))
+        for first in range(0, log.num_rows, 16_384):
+            versions.add_rows(log.slice(first, 16_384))
+        state = versions.finish()
+        reduced = time.process_time()
+        codes = state.locate(base.column(KEY))
+        located = time.process_time()
+        for first in range(0, base.num_rows, 65_536):
+            state.apply(base.slice(first, 65_536), codes[first : first + 65_536])
+        rest = sum(batch.num_rows for batch in state.remaining(65_536))
+        done = time.process_time()
+        spans = [reduced - start, located - reduced, done - located]
+        lines.append(f"{mode}: reduce, locate, apply = {[round(s * 1e3) for s in spans]} ms")
+        assert rest == state.size - np.count_nonzero(codes >= 0)
+    with capsys.disabled():
+        sys.stdout.write("\n" + "\n".join(lines) + "\n")
+
+
+def _wide_rows(size: int, *, shuffled: bool) -> pa.RecordBatch:
+    rng = np.random.default_rng(size)
+    ids = rng.permutation(size) if shuffled else np.arange(size)
+    columns: dict[str, pa.Array] = {KEY: pa.array([f"{i:036d}" for i in ids.tolist()])}
+    columns["ts"] = pa.array(rng.integers(0, 2**40, size))
+    for k in range(6):
+        columns[f"n{k}"] = pa.array(rng.integers(0, 2**40, size), mask=rng.random(size) < 0.05)
+        columns[f"d{k}"] = pa.array(rng.random(size))
+    for k in range(6):
+        texts = pa.array([f"text {i}" for i in range(2 ** (3 * k))])
+        columns[f"t{k}"] = texts.take(pa.array(rng.integers(0, len(texts), size)))
+    return pa.RecordBatch.from_pydict(columns)

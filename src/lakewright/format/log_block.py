@@ -34,6 +34,8 @@ _HEADER = struct.Struct(">ii")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _TRAILER_AND_NEXT = struct.Struct(">q6s")
+_BEHIND_CONTENT = 12
+"""Bytes of a block behind its content: the number of footer entries and the size."""
 _SIZE_MIN = 32
 """Size field of a block with no headers and no content."""
 _FIND_MAGIC = re.compile(re.escape(MAGIC))
@@ -102,6 +104,11 @@ class LogBlock(NamedTuple):
         The block is read again with `read_blocks(..., file_offset=block.offset)` on its own bytes.
         """
         return self._replace(content=_NO_CONTENT)
+
+    @property
+    def content_offset(self) -> int:
+        """Where the content begins in the file; the footer of every known writer is empty."""
+        return self.offset + self.length - _BEHIND_CONTENT - len(self.content)
 
     @property
     def instant(self) -> str | None:

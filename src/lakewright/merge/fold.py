@@ -34,6 +34,8 @@ from lakewright.merge.reduction import (
 from lakewright.merge.state import LogState
 
 _OFFSET_LIMIT = 2**31 - 1
+_BYTES_PER_VERSION = 24
+"""Number, masks, column set, key code and one ordering value."""
 
 
 class LogVersions:
@@ -49,6 +51,12 @@ class LogVersions:
         self._keys: list[pa.Array] = []
         self._ordering: list[list[pa.Array]] = []
         self._entries: list[Entries] = []
+        self._nbytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Memory for keys, ordering values and row numbers, without the rows."""
+        return self._nbytes
 
     def add_rows(self, batch: pa.RecordBatch, *, columns: frozenset[str] | None = None) -> None:
         """Add rows of a data block in `ctx.schema`.
@@ -141,6 +149,7 @@ class LogVersions:
                 context={"column": self._ctx.key_column},
             )
         self._keys.append(keys if keys.type == self._key_type else keys.cast(self._key_type))
+        self._nbytes += keys.nbytes + len(keys) * _BYTES_PER_VERSION
 
 
 class _Rounds:

@@ -131,7 +131,9 @@ def refuse(pairs: Pairs) -> Decision:
 def greater(pairs: Pairs) -> Decision:
     """Pre-combine of most classes: the greater ordering value, but an empty older one loses."""
     keeps = (pairs.order > 0) & ~pairs.older_empty & ~_commit_time(pairs)
-    return Decision(~keeps)
+    # The log compares a delete block's value only with one of its own class, not with a default.
+    incomparable = pairs.newer_empty & pairs.in_log & ~pairs.stored_ordering
+    return Decision(~keeps | incomparable)
 
 
 def greater_unless_empty(pairs: Pairs) -> Decision:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +39,6 @@ __all__ = [
     "decoded",
     "living",
 ]
-
-_BEHIND_CONTENT: Final = 12
-"""Bytes of a log block behind its content: an empty footer and the block's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +122,8 @@ class FileGroupReader:
                     hint="Read the table without its metadata table, and rebuild that.",
                     context={"path": block.path, "offset": block.offset},
                 )
-            at = block.offset + block.length - _BEHIND_CONTENT - len(block.content)
-            yield HFile(block.content, path=block.path, base_offset=at), block.schema
+            file = HFile(block.content, path=block.path, base_offset=block.content_offset)
+            yield file, block.schema
 
     def _cells(self, file: HFile, schema: str, selection: Selection) -> Part:
         match selection:

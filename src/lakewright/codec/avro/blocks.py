@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from lakewright.codec.avro.chains import MANY_ITEMS, item_starts
+from lakewright.codec.avro.chains import MANY_ITEMS, ROBUST_SIZE, item_starts
 from lakewright.codec.avro.cursor import Chunk, Flags, Lanes, Positions
 from lakewright.codec.avro.readers import Reader
 from lakewright.codec.avro.scalar import Damage, Skipper, block_count
@@ -45,7 +45,7 @@ class BlockWalker:
         self._step = step
         self._item_min = shape.min_size
         self._item_size = shape.size
-        self._guessable = not shape.nests_blocks
+        self._guessable = not shape.nests_blocks and shape.min_size >= ROBUST_SIZE
 
     def locate(self, lanes: Lanes, active: Flags | None) -> tuple[Positions, Lanes]:
         """The number of items of each lane, and one lane per item; moves behind the arrays."""

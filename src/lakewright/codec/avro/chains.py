@@ -18,16 +18,17 @@ from lakewright.codec.avro.cursor import PADDING, Chunk, Flags, Lanes, Positions
 from lakewright.codec.avro.readers import Reader
 from lakewright.codec.avro.scalar import Skipper
 
-__all__ = ["MANY_ITEMS", "item_starts"]
+__all__ = ["MANY_ITEMS", "ROBUST_SIZE", "item_starts"]
 
-MANY_ITEMS: Final = 4096
-"""From this many items on the guesses pay."""
+MANY_ITEMS: Final = 16_384
+"""From this many items on the guesses pay,"""
+ROBUST_SIZE: Final = 3
+"""if the smallest item has enough bytes to expose a wrong one."""
 
 _SAMPLE: Final = 64
 _SEGMENT_ITEMS_MAX: Final = 128
 _PROOF_ITEMS: Final = 4
 _REACH_MAX: Final = 1024
-_STEPS_MAX: Final = 8 * _SEGMENT_ITEMS_MAX
 _FEW_CHAINS: Final = 32  # the rest is walked one by one
 
 
@@ -56,33 +57,30 @@ def item_starts(
 
     `item` must not hold arrays or maps. Raises `Damage` as a walk one by one does.
     """
-    starts = []
+    starts: list[int] = []
     for _ in range(min(_SAMPLE, count)):
         starts.append(pos)
         pos = step(chunk.raw, pos, end)
-    if len(starts) == count:
-        return starts, pos
     left = count - len(starts)
+    if not left:
+        return starts, pos
+    # Longer segments mean more steps, shorter ones more guesses.
+    segment_items = min(int(left**0.5) // 3 + 1, _SEGMENT_ITEMS_MAX)
     sizes = np.diff([*starts, pos])
-    heads = _guesses(item, chunk, pos, end, left, sizes)
-    chains, tails = _walk(item, chunk, heads, end)
-    parked = _parking(chunk)
+    span = min(end - pos, int(1.25 * sizes.mean() * left))  # later items may be longer
+    cuts = pos + np.arange(segment_items, left, segment_items) * span // left
+    reach = min(2 * int(np.median(sizes)) + 1, _REACH_MAX)
+    heads = np.append(pos, _guesses(item, chunk, cuts, reach, end))
+    chains = _walk(item, chunk, heads, end, 3 * segment_items)
     segment = 0
     while left:  # at most once per segment and once per item
         chain = chains[segment]
-        place = int(np.searchsorted(chain, pos))
-        if (
-            place < len(chain)
-            and chain[place] == pos
-            and (tails[segment] != parked or place < len(chain) - 1)
-        ):
-            # The last item of a chain that broke off is left to be walked, or to fail, below.
-            whole = tails[segment] != parked
-            known = chain[place:] if whole else chain[place:-1]
-            behind = int(tails[segment] if whole else chain[-1])
-            starts += known[:left].tolist()
-            pos = behind if left >= len(known) else int(known[left])
-            left -= min(left, len(known))
+        place = int(chain.searchsorted(pos))
+        if place < len(chain) - 1 and chain[place] == pos:
+            known = chain[place : place + left + 1]
+            starts += known[:-1].tolist()
+            pos = int(known[-1])
+            left -= len(known) - 1
         else:
             starts.append(pos)
             pos = step(chunk.raw, pos, end)
@@ -92,15 +90,8 @@ def item_starts(
     return starts, pos
 
 
-def _guesses(
-    item: Reader, chunk: Chunk, pos: int, end: int, count: int, sizes: Positions
-) -> Positions:
-    """`pos`, and one place per segment where an item seems to begin."""
-    # Longer segments mean more steps, shorter ones more guesses.
-    segments = count // min(int(count**0.5) // 3 + 1, _SEGMENT_ITEMS_MAX) + 1
-    span = min(end - pos, int(1.25 * sizes.mean() * count))  # later items may be longer
-    cuts = pos + np.arange(1, segments) * span // segments
-    reach = min(2 * int(np.median(sizes)) + 1, _REACH_MAX)
+def _guesses(item: Reader, chunk: Chunk, cuts: Positions, reach: int, end: int) -> Positions:
+    """For each cut the first place behind it where an item seems to begin, if there is one."""
     places = (cuts[:, None] + np.arange(reach)).ravel()
     owner = np.repeat(np.arange(len(cuts)), reach)
     inside = places < end
@@ -111,24 +102,23 @@ def _guesses(
         alive = np.flatnonzero(probes.pos <= end)
         places, owner, probes = places[alive], owner[alive], probes.select(alive)
     _, first = np.unique(owner, return_index=True)
-    return np.concatenate([[pos], np.unique(places[first])])
+    return np.unique(places[first])
 
 
-def _walk(
-    item: Reader, chunk: Chunk, heads: Positions, end: int
-) -> tuple[list[Positions], Positions]:
-    """From every head the places visited before the next head, and the place behind them."""
+def _walk(item: Reader, chunk: Chunk, heads: Positions, end: int, steps: int) -> list[Positions]:
+    """From every head the places visited up to the next head, and the first one at or behind it.
+
+    A chain that meets damage, or is not done after `steps` items, is shorter.
+    """
     limit = np.append(heads[1:], end)
     ids = np.arange(len(heads))
-    tails = np.full(len(heads), _parking(chunk))
-    visited_ids, visited = [], []
+    visited_ids, visited = [ids], [heads]
     probes: Lanes = _Probes(chunk, heads.copy(), np.full(len(heads), end))
-    for _ in range(_STEPS_MAX):
-        visited_ids.append(ids)
-        visited.append(probes.pos)
+    for _ in range(steps):
         item.skip(probes)
-        arrived = (probes.pos >= limit[ids]) & (probes.pos <= end)
-        tails[ids[arrived]] = probes.pos[arrived]
+        alive = np.flatnonzero(probes.pos <= end)
+        visited_ids.append(ids[alive])
+        visited.append(probes.pos[alive])
         going = np.flatnonzero(probes.pos < limit[ids])
         if len(going) < _FEW_CHAINS:
             break
@@ -136,4 +126,4 @@ def _walk(
     lanes = np.concatenate(visited_ids)
     order = np.argsort(lanes, kind="stable")
     bounds = np.cumsum(np.bincount(lanes, minlength=len(heads)))[:-1]
-    return np.split(np.concatenate(visited)[order], bounds), tails
+    return np.split(np.concatenate(visited)[order], bounds)

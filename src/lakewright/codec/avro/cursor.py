@@ -21,7 +21,16 @@ import pyarrow.compute as pc
 
 from lakewright.errors import CorruptFileError
 
-__all__ = ["PADDING", "Bytes", "Chunk", "Flags", "Lanes", "Positions", "Words"]
+__all__ = [
+    "EMPTY_ITEMS_PER_BYTE",
+    "PADDING",
+    "Bytes",
+    "Chunk",
+    "Flags",
+    "Lanes",
+    "Positions",
+    "Words",
+]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -50,17 +59,15 @@ class Chunk:
 
     __slots__ = ("_raw", "arrow", "base", "column", "data", "empty_items", "first", "path")
 
-    def __init__(self, data: Bytes, *, base: int, first: int, path: str) -> None:
+    def __init__(self, data: Bytes, *, base: int | Positions, first: int, path: str) -> None:
         self.data = data
         self.arrow = pa.py_buffer(data)
         self._raw: bytes | None = None
-        self.base = base  # offset of data[0] in the payload
+        self.base = base  # of all or each record: what leads from data to the payload
         self.first = first  # number of the first record
         self.path = path
         self.column = ""  # for messages: the top-level field being decoded
-        self.empty_items = EMPTY_ITEMS_PER_BYTE * len(
-            data
-        )  # still allowed, see EMPTY_ITEMS_PER_BYTE
+        self.empty_items = 0  # how many more are allowed, see EMPTY_ITEMS_PER_BYTE
 
     @property
     def raw(self) -> bytes:
@@ -76,6 +83,7 @@ class Chunk:
 
     def fail(self, record: int, offset: int, what: str) -> NoReturn:
         """Report the record (counted within this chunk) whose bytes do not follow the schema."""
+        base = self.base if isinstance(self.base, int) else int(self.base[record])
         column = f" in column '{self.column}'" if self.column else ""
         raise CorruptFileError(
             f"Avro record {self.first + record} cannot be decoded: {what}{column}.",
@@ -84,7 +92,7 @@ class Chunk:
             context={
                 "path": self.path,
                 "record": self.first + record,
-                "offset": self.base + offset,
+                "offset": base + offset,
             },
         )
 

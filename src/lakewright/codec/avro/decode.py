@@ -19,7 +19,14 @@ import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema, arrow_type, merged_union
 from lakewright.codec.avro.blocks import ItemShape
-from lakewright.codec.avro.cursor import PADDING, Bytes, Chunk, Lanes, Positions
+from lakewright.codec.avro.cursor import (
+    EMPTY_ITEMS_PER_BYTE,
+    PADDING,
+    Bytes,
+    Chunk,
+    Lanes,
+    Positions,
+)
 from lakewright.codec.avro.nested import (
     ArrayReader,
     MapReader,
@@ -60,6 +67,8 @@ __all__ = ["CHUNK_RECORDS", "decode_batches", "decode_records"]
 CHUNK_RECORDS: Final = 8192
 CHUNK_BYTES: Final = 8 << 20
 """A chunk stays in the processor's cache, and bounds what bad bytes can make us allocate."""
+SPAN_MAX: Final = 1 << 20
+"""Bytes between the frames of a chunk; beyond it the frames are copied together."""
 
 
 def decode_records(
@@ -177,15 +186,28 @@ def _chunks(
         done = int(behind[first - 1]) if first else 0
         by_bytes = int(np.searchsorted(behind, done + CHUNK_BYTES, side="right"))
         last = max(first + 1, min(first + CHUNK_RECORDS, by_bytes))
-        begin, end = starts[first:last], ends[first:last]
-        low, high = int(begin.min()), int(end.max())
-        if high + PADDING <= len(data):
-            piece = data[low : high + PADDING]
-        else:
-            piece = np.concatenate([data[low:high], np.zeros(PADDING, np.uint8)])
-        chunk = Chunk(piece, base=low, first=first, path=path)
-        yield chunk, Lanes(chunk, begin - low, end - low)
+        yield _chunk(data, starts[first:last], ends[first:last], first, path)
         first = last
+
+
+def _chunk(
+    data: Bytes, begin: Positions, end: Positions, first: int, path: str
+) -> tuple[Chunk, Lanes]:
+    low, high = int(begin.min()), int(end.max())
+    size = end - begin
+    total = int(size.sum())
+    base: int | Positions = low
+    if high - low > 2 * total + SPAN_MAX:  # frames far apart, or in any order
+        pieces = [data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+        piece = np.concatenate([*pieces, np.zeros(PADDING, np.uint8)])
+        base = begin - (np.cumsum(size) - size)
+    elif high + PADDING <= len(data):
+        piece = data[low : high + PADDING]
+    else:
+        piece = np.concatenate([data[low:high], np.zeros(PADDING, np.uint8)])
+    chunk = Chunk(piece, base=base, first=first, path=path)
+    chunk.empty_items = EMPTY_ITEMS_PER_BYTE * (total + PADDING)
+    return chunk, Lanes(chunk, begin - base, end - base)
 
 
 def _check_frames(size: int, starts: Positions, ends: Positions, path: str) -> None:

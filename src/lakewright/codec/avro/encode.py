@@ -128,6 +128,7 @@ class OptionalWriter(Writer):
         self._value_flag = 2 - self._null_flag
 
     def write(self, column: pa.Array, out: Assembly) -> None:
+        """Append flags, and the values that are not null."""
         present = validity(column)
         if present is None:
             out.byte(self._value_flag)
@@ -155,6 +156,7 @@ class RecordWriter(Writer):
         self._fields = fields
 
     def write(self, column: pa.Array, out: Assembly) -> None:
+        """Append field after field."""
         for number, (name, writer) in enumerate(self._fields):
             _write_present(column.field(number), writer, out, name)
 
@@ -167,6 +169,7 @@ class ArrayWriter(Writer):
         self._name = name
 
     def write(self, column: pa.Array, out: Assembly) -> None:
+        """Append count, items and end of each list."""
         offsets = _list_offsets(column)
         items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
         part = Assembly(len(items))
@@ -183,6 +186,7 @@ class MapWriter(Writer):
         self._name = name
 
     def write(self, column: pa.Array, out: Assembly) -> None:
+        """Append count, entries and end of each map."""
         offsets = _list_offsets(column)
         first, count = offsets[0], offsets[-1] - offsets[0]
         part = Assembly(int(count))
@@ -220,6 +224,7 @@ class UnionWriter(Writer):
         self._name = name
 
     def write(self, column: pa.Array, out: Assembly) -> None:
+        """Append branch indexes, and each branch where it was chosen."""
         members = self._members(column)
         chosen = np.full(len(column), -1 if self._null_index is None else self._null_index)
         present = validity(column)

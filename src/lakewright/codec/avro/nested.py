@@ -53,6 +53,7 @@ class OptionalReader(Reader):
         return present
 
     def read(self, lanes: Lanes) -> pa.Array:
+        """Values where the flag tells of one, null elsewhere."""
         present = self._present(lanes)
         if present.all():
             return self._inner.read(lanes)
@@ -67,6 +68,7 @@ class OptionalReader(Reader):
         return _expand(values, present)
 
     def skip(self, lanes: Lanes) -> None:
+        """The flag and the value that it tells of."""
         present = self._present(lanes)
         if present.all():
             self._inner.skip(lanes)
@@ -109,6 +111,7 @@ class UnionReader(Reader):
         self._null_index = null_index
 
     def read(self, lanes: Lanes) -> pa.Array:
+        """Each branch read from the lanes that chose it."""
         index = _branches(lanes, len(self._branches))
         if len(self._branches) == 1:
             return self._branches[0].read(lanes)
@@ -129,6 +132,7 @@ class UnionReader(Reader):
         return pa.Array.from_buffers(self.type, len(lanes), [validity], children=members)
 
     def skip(self, lanes: Lanes) -> None:
+        """The index and the branch that it chose."""
         _skip_branches(lanes, self._branches)
 
 
@@ -141,6 +145,7 @@ class MergedReader(Reader):
         self._null_index = null_index
 
     def read(self, lanes: Lanes) -> pa.Array:
+        """Both branches into one array of the wider type."""
         index = _branches(lanes, len(self._branches))
         merged = np.zeros(len(lanes), self.type.to_pandas_dtype())
         for number, branch in enumerate(self._branches):
@@ -154,6 +159,7 @@ class MergedReader(Reader):
         return pa.Array.from_buffers(self.type, len(lanes), [validity, pa.py_buffer(merged)])
 
     def skip(self, lanes: Lanes) -> None:
+        """The index and the branch that it chose."""
         _skip_branches(lanes, self._branches)
 
 
@@ -165,10 +171,12 @@ class RecordReader(Reader):
         self._fields = fields
 
     def read(self, lanes: Lanes) -> pa.Array:
+        """Field after field."""
         columns = [field.read(lanes) for field in self._fields]
         return pa.Array.from_buffers(self.type, len(lanes), [None], children=columns)
 
     def skip(self, lanes: Lanes) -> None:
+        """Field after field."""
         for field in self._fields:
             field.skip(lanes)
 
@@ -194,12 +202,14 @@ class ArrayReader(MaskedReader):
         self._walker = BlockWalker(item, step, shape)
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """Offsets from the item counts, items from their own lanes."""
         counts, items = self._walker.locate(lanes, active)
         buffers = [bitmap(active), _offsets(counts, lanes)]
         values = self._item.read(items)
         return pa.Array.from_buffers(self.type, len(lanes), buffers, children=[values])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """All blocks."""
         self._walker.skip(lanes, active)
 
 
@@ -213,10 +223,12 @@ class MapReader(MaskedReader):
         self._walker = BlockWalker(self._entry, skip_entry(step), shape)
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """Offsets from the entry counts, entries from their own lanes."""
         counts, items = self._walker.locate(lanes, active)
         buffers = [bitmap(active), _offsets(counts, lanes)]
         entries = self._entry.read(items)
         return pa.Array.from_buffers(self.type, len(lanes), buffers, children=[entries])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """All blocks."""
         self._walker.skip(lanes, active)

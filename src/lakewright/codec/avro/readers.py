@@ -76,9 +76,11 @@ class NullReader(Reader):
     type = pa.null()
 
     def read(self, lanes: Lanes) -> pa.Array:
+        """As many nulls as lanes."""
         return pa.nulls(len(lanes))
 
     def skip(self, lanes: Lanes) -> None:
+        """No byte to move over."""
         lanes.check()
 
 
@@ -88,6 +90,7 @@ class BooleanReader(MaskedReader):
     type = pa.bool_()
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """Bits from bytes."""
         value = lanes.byte(active)
         bad = _bad(value > 1, active)
         if bad is not None:
@@ -96,6 +99,7 @@ class BooleanReader(MaskedReader):
         return pa.Array.from_buffers(self.type, len(value), [bitmap(active), pa.py_buffer(bits)])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """One byte."""
         lanes.move(1, active)
 
 
@@ -108,6 +112,7 @@ class NumberReader(MaskedReader):
         self._day = _UNITS_PER_DAY[dtype.unit] if pa.types.is_time(dtype) else None
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """Integers in the width of the type."""
         wide = lanes.varint(active)
         value = wide.astype(self._store, copy=False)
         if wide.itemsize > value.itemsize:
@@ -121,6 +126,7 @@ class NumberReader(MaskedReader):
         return pa.Array.from_buffers(self.type, len(value), [bitmap(active), pa.py_buffer(value)])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """One varint, of any value."""
         lanes.unsigned(active)
 
 
@@ -132,11 +138,13 @@ class FloatReader(MaskedReader):
         self._width = dtype.bit_width // 8
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """The bytes as they are."""
         value = lanes.window(self._width)
         lanes.move(self._width, active)
         return pa.Array.from_buffers(self.type, len(value), [bitmap(active), pa.py_buffer(value)])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """Four or eight bytes."""
         lanes.move(self._width, active)
 
 
@@ -147,6 +155,7 @@ class TextReader(MaskedReader):
         self.type = dtype
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """The bytes, copied together; text is checked to be UTF-8."""
         starts = lanes.pos
         value = lanes.gather(lanes.length(active), self.type, bitmap(active))
         if self.type == pa.string():
@@ -164,6 +173,7 @@ class TextReader(MaskedReader):
             lanes.fail(_not_utf8(value), "a string is not UTF-8")
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """The length and its bytes."""
         lanes.move(lanes.length(active), active)
 
 
@@ -187,10 +197,12 @@ class FixedReader(MaskedReader):
         self._size = size
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """The bytes, copied together."""
         value = fixed_bytes(lanes, self._size, active)
         return pa.Array.from_buffers(self.type, len(lanes), [bitmap(active), pa.py_buffer(value)])
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """As many bytes as the type has."""
         lanes.move(self._size, active)
 
 
@@ -215,6 +227,7 @@ class EnumReader(MaskedReader):
         self._symbols = pa.array(symbols, pa.string())
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """Symbols from indexes."""
         index = lanes.varint(active)
         bad = _bad((index < 0) | (index >= len(self._symbols)), active)
         if bad is not None:
@@ -223,6 +236,7 @@ class EnumReader(MaskedReader):
         return self._symbols.take(pa.array(index, mask=mask))
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """One varint, of any value."""
         lanes.unsigned(active)
 
 
@@ -235,6 +249,7 @@ class DecimalReader(MaskedReader):
         self._width = dtype.byte_width
 
     def read(self, lanes: Lanes, active: Flags | None = None) -> pa.Array:
+        """Little-endian numbers of the width of the Arrow type."""
         out = np.zeros((len(lanes), self._width), np.uint8)
         starts = lanes.pos
         if self._size is None:
@@ -287,6 +302,7 @@ class DecimalReader(MaskedReader):
             lanes.fail(_too_long(value), "a decimal has more digits than its type")
 
     def skip(self, lanes: Lanes, active: Flags | None = None) -> None:
+        """The bytes of the number."""
         size: int | Positions = self._size if self._size is not None else lanes.length(active)
         lanes.move(size, active)
 

@@ -80,6 +80,7 @@ class NullWriter(Writer):
     takes_null = True
 
     def write(self, column: pa.Array, out: Assembly) -> None:  # noqa: ARG002
+        """Append nothing."""
         return
 
 
@@ -87,6 +88,7 @@ class BooleanWriter(MaskedWriter):
     """One byte, 0 or 1."""
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append one byte each."""
         bits = np.frombuffer(column.buffers()[1], np.uint8)
         skip = column.offset // 8
         flags = np.unpackbits(bits[skip:], bitorder="little", count=len(column) + column.offset % 8)
@@ -104,6 +106,7 @@ class NumberWriter(MaskedWriter):
         self._store = "<i4" if dtype.bit_width == 32 else "<i8"
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append one varint each."""
         out.signed(_numbers(column, self._store).astype(np.int64, copy=False), valid)
 
 
@@ -114,6 +117,7 @@ class FloatWriter(MaskedWriter):
         self._width = dtype.bit_width // 8
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append the bytes as they are."""
         word = _numbers(column, f"<u{self._width}").astype(np.uint64, copy=False)
         if valid is None:
             out.word(word, self._width, self._width)
@@ -125,6 +129,7 @@ class TextWriter(MaskedWriter):
     """string and bytes: a length and as many bytes."""
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append lengths and bytes; what lies below a null is left out."""
         offsets = _numbers_from(column, "<i4", len(column) + 1)
         size = np.diff(offsets)
         if valid is not None and (size * ~valid).any():
@@ -150,6 +155,7 @@ class FixedWriter(MaskedWriter):
         self._size = size
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append the bytes as they are."""
         _put_rows(_matrix(column, self._size), out, valid)
 
 
@@ -173,6 +179,7 @@ class EnumWriter(MaskedWriter):
         self._symbols = pa.array(symbols, pa.string())
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append the index of each symbol."""
         index = pc.index_in(column, value_set=self._symbols)
         unknown = pc.and_(index.is_null(), column.is_valid())
         if pc.any(unknown, min_count=0).as_py():
@@ -190,6 +197,7 @@ class DecimalWriter(MaskedWriter):
         self._size = size  # None: bytes
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
+        """Append the numbers, with their length where it is not fixed."""
         rows = _matrix(column, self._width)
         if valid is not None:
             rows = rows * valid[:, None]
