@@ -177,7 +177,7 @@ PARTS = {"read": read, "codec": codec, "curves": curves, "timeline": timeline, "
 def main() -> None:
     """Run the asked parts and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=list(PARTS))
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--repeat", type=int, default=5)
     args = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)

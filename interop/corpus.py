@@ -42,9 +42,7 @@ SENSELESS: tuple[Callable[[Mapping[str, str]], bool], ...] = (
     lambda c: c["keys"] == "nonpartitioned" and c["paths"] != "plain",
     lambda c: c["index"] == "record" and c["metadata"] == "off",
     lambda c: c["index"] == "bucket" and c["first"] == "bulk_insert",
-    lambda c: (
-        c["index"] == "bucket" and c["history"] in ("clustering", "pending_clustering", "updates")
-    ),
+    lambda c: c["index"] == "bucket" and c["history"] in ("clustering", "updates"),
     lambda c: c["history"] == "statements" and (c["columns"], c["keys"]) != ("plain", "simple"),
     # Hudi 1.0: statistics of null logical types end in a null pointer
     lambda c: c["metadata"] == "stats" and c["columns"] != "plain",

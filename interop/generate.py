@@ -28,7 +28,8 @@ from interop.cases import (
     Step,
     Write,
 )
-from interop.hudi import ROOT, Hudi, HudiRefusedError
+from interop.deviations import Deviation
+from interop.hudi import ROOT, Hudi, HudiGoneError, HudiRefusedError
 from interop.instants import completed_writes, instants
 
 STORE = ROOT / ".cache" / "interop"
@@ -57,6 +58,9 @@ def make(case: Case, hudi_of: Callable[[str], Hudi], store: Path = STORE) -> dic
     except HudiRefusedError as refused:
         described["error"] = str(refused)
         (folder / "trace.txt").write_text(refused.trace)
+    except HudiGoneError as gone:
+        described["error"] = str(gone).splitlines()[0]
+        (folder / "trace.txt").write_text(str(gone))
     else:
         described["made_seconds"] = round(time.monotonic() - started, 1)
         described["instants"] = [s.file.name for s in instants(table)]
@@ -147,6 +151,27 @@ def ask(case: Case, table: Path, hudi: Hudi, folder: Path) -> list[dict[str, Any
             (folder / f"{name}.trace.txt").write_text(refused.trace)
         answers.append(entry)
     return answers
+
+
+def ask_again(folder: Path, hudi_of: Callable[[str], Hudi], known: Sequence[Deviation]) -> None:
+    """Ask the other Hudis that deviations name for their answers to this case's queries."""
+    case = json.loads((folder / "case.json").read_text())
+    for asked in case["answers"]:
+        kind = query_kind(asked["query"])
+        others = {d.opinion for d in known if d.opinion and d.covers(case["name"], kind)}
+        for version in others:
+            into = folder / f"opinion-{version}"
+            into.mkdir(exist_ok=True)
+            try:
+                file = into / f"{asked['query']}.parquet"
+                hudi_of(version).read(folder / "table", file, asked["options"])
+            except HudiRefusedError as refused:
+                (into / f"{asked['query']}.trace.txt").write_text(refused.trace)
+
+
+def query_kind(name: str) -> str:
+    """`as_of_<instant>` is `as_of`; the others are themselves."""
+    return "as_of" if name.startswith("as_of") else name
 
 
 def queries(case: Case, table: Path) -> list[tuple[str, Options]]:

@@ -145,20 +145,23 @@ def pending_compaction(m: Maker) -> list[Step]:
 
 
 def clustering(m: Maker) -> list[Step]:
-    return [m.first(), m.update(1), m.update(2, CLUSTER), m.update(3)]
-
-
-def pending_clustering(m: Maker) -> list[Step]:
+    """A clustering, then a plan for another that is still open while rows come in."""
     more = m.write("insert", m.rows(range(40, 46), 4, lambda _: 100))
-    return [m.first(), m.update(1), m.update(2, PLAN_CLUSTERING), more]
+    return [m.first(), m.update(1), m.update(2, CLUSTER), m.update(3, PLAN_CLUSTERING), more]
 
 
-def rollback(m: Maker) -> list[Step]:
-    return [m.first(), m.update(1), m.update(2), RollBackLast(), m.update(3)]
-
-
-def restore(m: Maker) -> list[Step]:
-    return [m.first(), m.update(1), Savepoint(), m.update(2), m.update(3), Restore(), m.update(4)]
+def undone(m: Maker) -> list[Step]:
+    """A write rolled back, and later ones undone by going back to a savepoint."""
+    return [
+        m.first(),
+        m.update(1),
+        Savepoint(),
+        m.update(2),
+        RollBackLast(),
+        m.update(3),
+        Restore(),
+        m.update(4),
+    ]
 
 
 def schema_change(m: Maker) -> list[Step]:
@@ -188,12 +191,16 @@ def archived(m: Maker) -> list[Step]:
     return [m.first(), *(m.update(g, extra) for g in range(1, 7))]
 
 
-def crashed_write(m: Maker) -> list[Step]:
-    return [m.first(), m.update(1), m.update(2), Crash("inflight")]
-
-
-def crashed_then_rolled_back(m: Maker) -> list[Step]:
-    return [m.first(), m.update(1), m.update(2), Crash("inflight"), m.update(3)]
+def crashed(m: Maker) -> list[Step]:
+    """A dead writer that its successor rolled back, and one that nobody has met yet."""
+    return [
+        m.first(),
+        m.update(1),
+        Crash("inflight"),
+        m.update(2),
+        m.update(3),
+        Crash("inflight"),
+    ]
 
 
 def statements(m: Maker) -> list[Step]:
@@ -223,13 +230,10 @@ HISTORIES: dict[str, Callable[[Maker], list[Step]]] = {
         compaction,
         pending_compaction,
         clustering,
-        pending_clustering,
-        rollback,
-        restore,
+        undone,
         schema_change,
         archived,
-        crashed_write,
-        crashed_then_rolled_back,
+        crashed,
         statements,
     )
 }

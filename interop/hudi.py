@@ -6,7 +6,8 @@
 
 The process starts with the first call and ends with the block. A call that Hudi refuses raises
 `HudiRefusedError` and leaves the process usable; a process that dies or is silent longer than the
-timeout raises `HudiGoneError` with the end of its log. Needs `scripts/hudi_env.py` to have run.
+timeout raises `HudiGoneError` with the end of its log; the next call starts a new one. Calls from
+several threads take turns. Needs `scripts/hudi_env.py` to have run.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import selectors
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,8 +29,8 @@ PYTHON = ROOT / ".venv-hudi" / "bin" / "python"
 JARS = ROOT / ".cache" / "hudi-jars"
 PROGRAM = Path(__file__).with_name("hudi_process.py")
 VERSIONS = ("0.15.0", "1.0.2", "1.2.0")
-START_SECONDS = 120.0
-CALL_SECONDS = 180.0
+START_SECONDS = 300.0
+CALL_SECONDS = 600.0
 LOG_TAIL = 4000
 
 
@@ -53,6 +55,7 @@ class Hudi:
         self._process: subprocess.Popen[bytes] | None = None
         self._work = Path(tempfile.mkdtemp(prefix=f"hudi-{version}-"))
         self._unread = b""
+        self._one_at_a_time = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -105,15 +108,15 @@ class Hudi:
 
     def call(self, operation: str, *, seconds: float | None = None, **arguments: Any) -> Any:
         """Send one request and wait for its answer."""
-        process = self._started()
         line = json.dumps({"do": operation, **arguments}) + "\n"
-        try:
-            stdin = cast("IO[bytes]", process.stdin)
-            stdin.write(line.encode())
-            stdin.flush()
-        except BrokenPipeError:
-            raise self._gone(f"Hudi {self.version} is gone before {operation}") from None
-        return self._answer(operation, seconds or self.call_seconds)
+        with self._one_at_a_time:
+            stdin = cast("IO[bytes]", self._started().stdin)
+            try:
+                stdin.write(line.encode())
+                stdin.flush()
+            except BrokenPipeError:
+                raise self._gone(f"Hudi {self.version} is gone before {operation}") from None
+            return self._answer(operation, seconds or self.call_seconds)
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None:

@@ -42,11 +42,13 @@ SESSION = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2500m",
-    "spark.driver.extraJavaOptions": (
-        "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
-        "-Djol.skipHotspotSAAttach=true -Djdk.lang.Process.launchMechanism=VFORK"
-    ),
 }
+# Only the quick compiler: the work is short. Hudi measures objects with a library that otherwise
+# starts helper processes, and Hadoop starts one for each permission it sets.
+JAVA_OPTIONS = (
+    "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+    "-Djol.skipHotspotSAAttach=true -Djdk.lang.Process.launchMechanism=VFORK"
+)
 
 
 class Hudi:
@@ -56,6 +58,10 @@ class Hudi:
         builder = SparkSession.builder.master("local[2]").appName("lakewright-interop")
         for key, value in SESSION.items():
             builder = builder.config(key, value)
+        scratch = work / "tmp"
+        scratch.mkdir(exist_ok=True)
+        java_options = f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}"
+        builder = builder.config("spark.driver.extraJavaOptions", java_options)
         builder = builder.config("spark.jars", jar)
         builder = builder.config("spark.local.dir", str(work / "spark"))
         builder = builder.config("spark.sql.warehouse.dir", str(work / "warehouse"))

@@ -16,7 +16,7 @@ PAYLOAD_CLASSES = {
     "mysql": PAYLOADS + "debezium.MySqlDebeziumAvroPayload",
     "postgres": PAYLOADS + "debezium.PostgresDebeziumAvroPayload",
 }
-ORDERING = {"mysql": "_event_seq", "postgres": "_event_lsn"}
+MYSQL_ORDERING = {6: "_event_seq", 8: "_event_seq", 9: "_event_bin_file,_event_pos"}
 
 # Small and quick: no timeline server, two of everything.
 ALWAYS = {
@@ -48,7 +48,7 @@ def write_options(traits: Traits, hudi: str, name: str) -> dict[str, str]:
         **ALWAYS,
         "hoodie.table.name": name,
         "hoodie.datasource.write.table.type": kind,
-        "hoodie.datasource.write.precombine.field": ORDERING.get(traits.merge, "ts"),
+        "hoodie.datasource.write.precombine.field": ordering_fields(traits),
         **_version(traits, hudi),
         **_keys(traits),
         **_paths(traits),
@@ -57,6 +57,13 @@ def write_options(traits: Traits, hudi: str, name: str) -> dict[str, str]:
         **_metadata(traits),
         **_blocks(traits),
     }
+
+
+def ordering_fields(traits: Traits) -> str:
+    """The ordering field, or fields, of a table."""
+    if traits.merge == "mysql":
+        return MYSQL_ORDERING[traits.table_version]
+    return {"postgres": "_event_lsn"}.get(traits.merge, "ts")
 
 
 def _version(traits: Traits, hudi: str) -> Options:

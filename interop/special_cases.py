@@ -239,8 +239,7 @@ def reinserted() -> list[Case]:
 
     return [
         build(version, "mor", f"reinserted_{merge}", steps, merge=merge)
-        for version in (6, 8, 9)
-        for merge in ("event", "commit")
+        for version, merge in ((6, "event"), (8, "event"), (9, "event"), (6, "commit"))
     ]
 
 
@@ -279,14 +278,14 @@ def simple_updates(m: Maker) -> list[Step]:
 def virtual_keys() -> list[Case]:
     """No meta columns in the files."""
     options = {"hoodie.populate.meta.fields": "false", "hoodie.index.type": "SIMPLE"}
-    kinds: list[tuple[int, TableType]] = [(6, "cow"), (6, "mor"), (8, "mor"), (9, "cow")]
+    kinds: list[tuple[int, TableType]] = [(6, "cow"), (6, "mor"), (9, "cow")]
     return [build(v, t, "virtual_keys", simple_updates, options=options) for v, t in kinds]
 
 
 def dropped_partition_columns() -> list[Case]:
     """Partition columns only in the paths."""
     options = {"hoodie.datasource.write.drop.partition.columns": "true"}
-    kinds: list[tuple[int, TableType]] = [(6, "cow"), (8, "cow"), (9, "mor")]
+    kinds: list[tuple[int, TableType]] = [(6, "cow"), (9, "mor")]
     return [
         build(
             v, t, "dropped_columns", simple_updates, options=options, paths="hive", keys="complex"
@@ -326,7 +325,6 @@ def null_partitions() -> list[Case]:
     return [
         build(6, "cow", "null_partition", steps, paths="hive"),
         build(8, "mor", "null_partition", steps),
-        build(9, "mor", "null_partition", steps, paths="hive_encoded"),
     ]
 
 
@@ -337,7 +335,7 @@ def duplicate_keys() -> list[Case]:
         twice = m.rows([*range(6), *range(4)], 0, lambda _: 100)
         return [m.write("bulk_insert", twice), m.update(1)]
 
-    return [build(v, "mor", "duplicate_keys", steps) for v in (6, 8, 9)]
+    return [build(v, "mor", "duplicate_keys", steps) for v in (6, 9)]
 
 
 def day_folders() -> list[Case]:
@@ -349,7 +347,7 @@ def day_folders() -> list[Case]:
     }
     return [
         build(v, "mor", "day_folders", simple_updates, options=options, keys="timestamp")
-        for v in (6, 8)
+        for v in (6,)
     ]
 
 
@@ -373,7 +371,7 @@ def change_data() -> list[Case]:
     def steps(m: Maker) -> list[Step]:
         return [m.first(), m.update(1), m.delete([1, 4]), m.update(2)]
 
-    modes = ((6, "cow", "op_key_only"), (6, "mor", "data_before_after"), (8, "cow", "data_before"))
+    modes = ((6, "mor", "data_before_after"), (8, "cow", "data_before"), (9, "cow", "op_key_only"))
     return [
         build(
             v,
@@ -385,7 +383,7 @@ def change_data() -> list[Case]:
                 "hoodie.table.cdc.supplemental.logging.mode": mode,
             },
         )
-        for v, t, mode in (*modes, (8, "mor", "data_before_after"), (9, "cow", "op_key_only"))
+        for v, t, mode in modes
     ]
 
 
@@ -442,7 +440,7 @@ def lazy_writers() -> list[Case]:
     def steps(m: Maker) -> list[Step]:
         return [m.first(), m.update(1), Crash("inflight"), m.update(2), m.update(3)]
 
-    kinds: list[tuple[int, TableType]] = [(6, "mor"), (8, "mor"), (9, "cow"), (9, "mor")]
+    kinds: list[tuple[int, TableType]] = [(6, "mor"), (8, "mor"), (9, "mor")]
     return [build(v, t, "lazy_writers", steps, options=LAZY) for v, t in kinds]
 
 
@@ -452,7 +450,7 @@ def crashed_requests() -> list[Case]:
     def steps(m: Maker) -> list[Step]:
         return [m.first(), m.update(1, PLAN_COMPACTION), m.update(2), Crash("requested")]
 
-    return [build(v, "mor", "crashed_request", steps) for v in (6, 8, 9)]
+    return [build(v, "mor", "crashed_request", steps) for v in (6, 8)]
 
 
 def older_version_by_newer_hudi() -> list[Case]:
@@ -525,7 +523,7 @@ def local_timestamps() -> list[Case]:
 
         return [more(m.first()), more(m.update(1))]
 
-    return [build(v, "mor", "local_timestamps", steps) for v in (6, 8, 9)]
+    return [build(v, "mor", "local_timestamps", steps) for v in (6, 9)]
 
 
 SUBJECTS: tuple[Callable[[], list[Case]], ...] = (

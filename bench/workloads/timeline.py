@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.data import CACHE, MorTable, build
-from lakewright.format.history import archived_times
+from lakewright.format.archived_timeline import archived_times
 from lakewright.format.properties import load_properties
 from lakewright.format.timeline import load_timeline
 from lakewright.runtime.clock import SystemClock

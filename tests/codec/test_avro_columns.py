@@ -37,7 +37,7 @@ def rows_of(batch: pa.RecordBatch, text: str) -> list[dict[str, Any]]:
 
 
 @given(cases())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_decoding_and_encoding_agree_with_the_oracle_for_any_schema(case: Case) -> None:
     schema = parse_schema(case.text)
     batch = decode_records(*case.frames, schema)
@@ -50,7 +50,7 @@ def test_decoding_and_encoding_agree_with_the_oracle_for_any_schema(case: Case) 
 
 
 @given(cases(depth=2, fields=7), st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_projection_equals_the_columns_of_a_full_decode(case: Case, data: st.DataObject) -> None:
     schema = parse_schema(case.text)
     whole = decode_records(*case.frames, schema)
@@ -64,7 +64,7 @@ def test_a_projection_equals_the_columns_of_a_full_decode(case: Case, data: st.D
 
 
 @given(cases(depth=2), st.integers(1, 50))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_slice_encodes_as_the_same_rows(case: Case, start: int) -> None:
     schema = parse_schema(case.text)
     batch = decode_records(*case.frames, schema).slice(start)
@@ -132,7 +132,7 @@ def _framed(payload: bytes, offsets: np.ndarray) -> tuple[bytes, np.ndarray, np.
     st.randoms(use_true_random=False),
     st.sampled_from([1, 200]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_arrays_may_come_in_any_blocks(lists: list[list[str]], random: Any, times: int) -> None:
     text = record_of({"type": "array", "items": "string"}, "long")
     bodies = [_in_blocks(values, random) + b"\x0e" for values in lists] * times

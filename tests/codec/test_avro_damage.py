@@ -104,7 +104,7 @@ def _alone(body: bytes) -> dict[str, Any] | None:
     return dict(row) if behind == len(body) else None
 
 
-@pytest.mark.parametrize(("rows", "seeds"), [(ROWS, range(500)), (3, range(2000, 3200))])
+@pytest.mark.parametrize(("rows", "seeds"), [(ROWS, range(500)), (3, range(2000, 3000))])
 def test_a_damaged_payload_is_read_as_the_scalar_decoder_reads_it_or_refused(
     rows: int, seeds: range
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_damaged_long_array_is_read_as_the_scalar_decoder_reads_it_or_refused(
         {"a": "", "b": -(2**40), "c": None},
     ] * 10_000
     payload, starts, ends = frame(oracle_encode(text, [{"c": values}]))
-    for seed in range(25):
+    for seed in range(15):
         damaged, _ = _mutated(payload, starts, ends, seed)
         try:
             expected = read_datum(damaged[starts[0] :], schema)[0]["c"]

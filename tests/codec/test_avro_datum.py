@@ -26,7 +26,7 @@ def parse(node: Any) -> Any:
 
 
 @given(cases(depth=3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_values_agree_with_the_oracle_both_ways(case: Case) -> None:
     schema = parse_schema(case.text)
     for row, body in list(zip(case.rows, case.bodies, strict=True))[:8]:
@@ -35,7 +35,7 @@ def test_values_agree_with_the_oracle_both_ways(case: Case) -> None:
 
 
 @given(cases(depth=2), st.sampled_from(["null", "deflate"]), st.integers(1, 3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_files_of_the_oracle_are_read(case: Case, codec: str, interval: int) -> None:
     out = io.BytesIO()
     schema = fastavro.parse_schema(without_logical(json.loads(case.text)))
@@ -47,7 +47,7 @@ def test_files_of_the_oracle_are_read(case: Case, codec: str, interval: int) -> 
 
 
 @given(cases(depth=2))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_oracle_reads_our_files(case: Case) -> None:
     rows = case.rows[:20]
     text = json.dumps(without_logical(json.loads(case.text)))

@@ -37,7 +37,7 @@ def record(*fields: Any, **more: Any) -> dict[str, Any]:
 
 
 @given(cases())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_schema_survives_its_text(case: Case) -> None:
     schema = parse_schema(case.text)
     assert parse_schema(to_json(schema)) == schema

@@ -114,7 +114,8 @@ def _write_present(column: pa.Array, writer: Writer, out: Assembly, name: str) -
     """Write a column after a look at its nulls."""
     if column.null_count and not writer.takes_null:
         refuse(f"'{name}' holds a null, and its type has no null branch")
-    writer.write(column, out)
+    if len(column):  # an empty column may come without buffers
+        writer.write(column, out)
 
 
 class OptionalWriter(Writer):

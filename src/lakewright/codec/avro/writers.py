@@ -69,9 +69,13 @@ def validity(column: pa.Array) -> Flags | None:
     return flags
 
 
-def _numbers(column: pa.Array, dtype: str) -> npt.NDArray[Any]:
+def _numbers(column: pa.Array, dtype: str, more: int = 0) -> npt.NDArray[Any]:
+    """The values, or the offsets (one more) of a column."""
     buffer = column.buffers()[1]
-    return np.frombuffer(buffer, dtype, len(column), column.offset * np.dtype(dtype).itemsize)
+    if buffer is None or not buffer.size:
+        return np.zeros(len(column) + more, dtype)
+    skip = column.offset * np.dtype(dtype).itemsize
+    return np.frombuffer(buffer, dtype, len(column) + more, skip)
 
 
 class NullWriter(Writer):
@@ -130,22 +134,15 @@ class TextWriter(MaskedWriter):
 
     def write(self, column: pa.Array, out: Assembly, valid: Flags | None = None) -> None:
         """Append lengths and bytes; what lies below a null is left out."""
-        offsets = _numbers_from(column, "<i4", len(column) + 1)
+        offsets = _numbers(column, "<i4", 1)
         size = np.diff(offsets)
         if valid is not None and (size * ~valid).any():
             column = column.fill_null("" if column.type == pa.string() else b"")
-            offsets = _numbers_from(column, "<i4", len(column) + 1)
+            offsets = _numbers(column, "<i4", 1)
             size = np.diff(offsets)
         out.varint(size.astype(np.uint64) << np.uint64(1), valid)
         data = column.buffers()[2]
         out.binary(offsets, data if data is not None else pa.py_buffer(b""))
-
-
-def _numbers_from(column: pa.Array, dtype: str, count: int) -> npt.NDArray[Any]:
-    buffer = column.buffers()[1]
-    if buffer is None or not buffer.size:
-        return np.zeros(count, dtype)
-    return np.frombuffer(buffer, dtype, count, column.offset * np.dtype(dtype).itemsize)
 
 
 class FixedWriter(MaskedWriter):

@@ -130,7 +130,7 @@ def _headers(instant: str, schema: str, **more: str) -> dict[HeaderKey, str]:
 def delete_contents() -> dict[str, bytes]:
     """Contents of delete blocks, one per kind of ordering value."""
     keys = pa.array(["key-1", "key-22", "ключ", "k" * 70])
-    partitions = pa.array(["", "2024/01/01", None, "p=1"])
+    partitions = pa.array(["", "2024/01/01", "д", "p=1"])
     values = {
         "none": None,
         "int": pa.array([1, None, 3, -4], pa.int32()),
