@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,21 @@ pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)
 class Switching(LocalStorage):
     """A table whose properties change each time its timeline is listed."""
 
-    versions: list[bytes]
+    versions: builtins.list[bytes]
 
-    def list(self, path: str = "") -> list[ObjectInfo]:
+    def list(self, path: str = "") -> builtins.list[ObjectInfo]:
         listed = super().list(path)
-        if path.startswith(".hoodie") and self.versions:
-            self.replace(".hoodie/hoodie.properties", self.versions.pop(0))
+        self._switch()
         return listed
+
+    def names(self, path: str = "") -> builtins.list[str]:
+        names = super().names(path)
+        self._switch()
+        return names
+
+    def _switch(self) -> None:
+        if self.versions:
+            self.replace(".hoodie/hoodie.properties", self.versions.pop(0))
 
 
 def both_layouts(tmp_path: Path) -> tuple[Switching, bytes, bytes]:

@@ -247,10 +247,12 @@ def load_timeline(storage: Storage, properties: TableProperties) -> Timeline:
 
 
 def instant_files(storage: Storage, properties: TableProperties) -> list[Instant]:
-    """Every state file of the active timeline, in the order of the listing."""
+    """Every state file of the active timeline, in no order."""
     folder = properties.timeline_folder
     try:
-        listed = storage.list(folder)
+        if properties.version.completion_time_in_name:
+            return _named_files(storage, folder, properties)
+        return _timed_files(storage, folder, properties)
     except NotFoundError as error:
         raise CorruptFileError(
             f"The timeline folder {folder} is missing.",
@@ -258,21 +260,39 @@ def instant_files(storage: Storage, properties: TableProperties) -> list[Instant
             "another copy of the table.",
             context={"table": storage.uri, "path": folder},
         ) from error
+
+
+def _named_files(storage: Storage, folder: str, properties: TableProperties) -> list[Instant]:
+    """Names say everything, but the completion time of files that an upgrade left behind."""
     layout = properties.version.layout_version
-    zone = properties.timeline_zone
+    found = []
+    for name in storage.names(folder):
+        parsed = parse_instant_name(name, layout)
+        if parsed is None:
+            continue
+        requested_time, action, state, completion_time = parsed
+        legacy = state is State.COMPLETED and completion_time is None
+        if legacy:
+            file = storage.stat(f"{folder}/{name}")
+            completion_time = format_time(file.modified_ms, zone=properties.timeline_zone)
+        found.append(Instant(requested_time, action, state, completion_time, name, legacy))
+    return found
+
+
+def _timed_files(storage: Storage, folder: str, properties: TableProperties) -> list[Instant]:
+    """A completed file was completed when it was last modified."""
+    layout, zone = properties.version.layout_version, properties.timeline_zone
     begin = len(folder) + 1
     found = []
-    for file in listed:
+    for file in storage.list(folder):
         name = file.path[begin:]
         parsed = parse_instant_name(name, layout)
         if parsed is None or file.is_dir:
             continue
         requested_time, action, state, completion_time = parsed
-        timed_by_file = state is State.COMPLETED and completion_time is None
-        if timed_by_file:
+        if state is State.COMPLETED:
             completion_time = format_time(file.modified_ms, zone=zone)
-        legacy = timed_by_file and layout == 2
-        found.append(Instant(requested_time, action, state, completion_time, name, legacy))
+        found.append(Instant(requested_time, action, state, completion_time, name))
     return found
 
 

@@ -13,6 +13,7 @@ token finds its own object and succeeds instead of taking itself for a competito
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -115,6 +116,13 @@ class Storage(Protocol):
     def list(self, path: str = "") -> list[ObjectInfo]:
         """Direct children, sorted by path; a missing folder is a `NotFoundError` where directories
         are real and empty elsewhere."""
+        ...
+
+    def names(self, path: str = "") -> builtins.list[str]:
+        """Names of direct children, files and folders, in no order: the cheapest listing.
+
+        Raises `NotFoundError` where `list` does.
+        """
         ...
 
     def walk(self, path: str = "") -> Iterator[ObjectInfo]:

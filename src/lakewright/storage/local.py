@@ -14,6 +14,7 @@ False for this reason. File systems without hard links are refused instead of lo
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import os
@@ -142,6 +143,14 @@ class LocalStorage:
             return list_folder(self._at(path), path)
         except OSError as error:
             raise local_error(error, "list", path, self._root) from error
+
+    def names(self, path: str = "") -> builtins.list[str]:
+        """Names of direct children, without looking at any. Raises `NotFoundError`."""
+        try:
+            found = os.listdir(self._at(path))  # noqa: PTH208
+        except OSError as error:
+            raise local_error(error, "list", path, self._root) from error
+        return [name for name in found if not name.startswith(TEMPORARY_PREFIX)]
 
     def walk(self, path: str = "") -> Iterator[ObjectInfo]:
         """All objects below `path`, directories not included; none if the folder is missing."""

@@ -10,6 +10,7 @@ A `delete` that was tried more than once answers True: its first try may have fo
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
@@ -111,6 +112,10 @@ class RetryingStorage:
     def list(self, path: str = "") -> list[ObjectInfo]:
         """Direct children, sorted by path."""
         return self._try(lambda: self._inner.list(path))
+
+    def names(self, path: str = "") -> builtins.list[str]:
+        """Names of direct children, files and folders, in no order: the cheapest listing."""
+        return self._try(lambda: self._inner.names(path))
 
     def walk(self, path: str = "") -> Iterator[ObjectInfo]:
         """All objects below `path`; collected before the first is given, to be repeatable."""

@@ -102,14 +102,14 @@ class Fuzzer:
         return self._tracer.edges
 
     def warm_up(self) -> list[Finding]:
-        """Read every seed undamaged: they must be taken, and everything gets loaded."""
+        """Read every seed undamaged, so that everything gets loaded; none may be a finding."""
         warnings.simplefilter("error", RuntimeWarning)
         findings = []
         for state in self._states.values():
             for parent in state.parents[: state.seeds]:
                 outcome = self._judged(state.target, parent.recipe, parent.data, parent.seed)[0]
                 state.endings.add(outcome.where)
-                if outcome.kind is not Kind.READ and not state.target.name == "table":
+                if outcome.kind.is_finding:
                     findings.append(_finding(state.target, parent.recipe, outcome, parent.data))
         if self._limits is not None:
             self._limits.enter()

@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 import lakewright
 from lakewright.errors import FormatError, LakewrightError
@@ -36,6 +38,7 @@ __all__ = [
     "Target",
     "ViolationError",
     "demand",
+    "demand_sound",
     "judge",
 ]
 
@@ -44,6 +47,7 @@ PATH: Final = "folder/damaged"
 _SPOT_CHECKS: Final = 6
 """One mutant of so many is held against a slow oracle."""
 _PRODUCT: Final = str(Path(lakewright.__file__).parent)
+_TESTING: Final = str(Path(lakewright.__file__).parent / "testing")
 _MIB: Final = 1 << 20
 
 
@@ -55,6 +59,18 @@ def demand(holds: bool, what: str) -> None:
     """Raise `ViolationError` unless a property of what was read holds."""
     if not holds:
         raise ViolationError(what)
+
+
+def demand_sound(values: Any) -> None:
+    """Raise `ViolationError` unless an Arrow array, batch or table is what its type promises.
+
+    A time of day outside of a day is taken as it is stored: Arrow itself reads such files.
+    """
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "is not within the acceptable range" not in str(error):
+            raise ViolationError(f"unsound Arrow data: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +226,7 @@ def _where(error: BaseException) -> list[str]:
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if name.startswith(_PRODUCT):
+        if name.startswith(_PRODUCT) and not name.startswith(_TESTING):
             places.append(f"{name[len(_PRODUCT) + 1 :]}:{trace.tb_lineno}")
         trace = trace.tb_next
     return places or ["?"]

@@ -15,7 +15,7 @@ from lakewright.format.log_block import BlockType, LogBlock
 from lakewright.format.log_content import DeleteRows, delete_rows
 from lakewright.testing.fuzz.avro_model import UndecodableError, model_datum
 from lakewright.testing.fuzz.corpus import Corpus, Seed
-from lakewright.testing.fuzz.judging import PATH, Case, Target, demand
+from lakewright.testing.fuzz.judging import PATH, Case, Target, demand, demand_sound
 from lakewright.testing.fuzz.made import delete_contents
 from lakewright.testing.fuzz.mutators import mutate_plainly
 
@@ -99,14 +99,14 @@ def _as_type(rows: DeleteRows, kind: pa.DataType | list[pa.DataType]) -> None:
     except SchemaError:
         return
     for column in columns if isinstance(columns, list) else [columns]:
-        column.validate(full=True)
+        demand_sound(column)
         demand(len(column) == len(rows), "an ordering column has another length")
 
 
 def check_delete_rows(block: LogBlock, rows: DeleteRows) -> None:
     """Keys, partitions and ordering values are those that fastavro reads."""
-    rows.keys.validate(full=True)
-    rows.partitions.validate(full=True)
+    demand_sound(rows.keys)
+    demand_sound(rows.partitions)
     try:
         records = model_datum(_SCHEMA, bytes(block.content[8:]))["deleteRecordList"]
     except UndecodableError as error:

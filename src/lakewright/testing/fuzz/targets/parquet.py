@@ -26,6 +26,7 @@ from lakewright.format.history import (
     read_history,
 )
 from lakewright.format.partitions import format_partition_metadata, read_partition_metadata
+from lakewright.format.records import CommitMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.storage.memory import MemoryStorage
 from lakewright.testing.fuzz.corpus import Corpus, Seed
@@ -94,7 +95,8 @@ _FILE: Final = "20240101000000000_20240103000000000_0.parquet"
 def _history_seeds(corpus: Corpus) -> list[Seed]:
     times = ["20240101000000000", "20240102000000000", "20240103000000000"]
     columns = [times, [f"{t[:-1]}5" for t in times], ["commit", "clean", "deltacommit"]]
-    filled = [[b"", None, b"Obj\x01"], [None, b"{}", None]]
+    done = CommitMetadata(operation_type="UPSERT").write(_PROPERTIES.version)
+    filled = [[b"", None, done], [None, None, None]]
     rows = pa.table(
         [pa.array(c, f.type) for c, f in zip([*columns, *filled], HISTORY_SCHEMA, strict=True)],
         schema=HISTORY_SCHEMA,
