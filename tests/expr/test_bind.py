@@ -6,10 +6,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from tests.expr.worlds import SCHEMA
 
 from lakewright.errors import FilterError
 from lakewright.expr import bind, col, parse, to_sql_text
+from tests.expr.worlds import SCHEMA
 
 FITTED = [
     ("tiny < 5.5", "tiny <= 5"),

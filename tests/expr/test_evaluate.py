@@ -11,11 +11,11 @@ import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.expr.worlds import SCHEMA, filters, meaning, rows, to_batch
 
 from lakewright.errors import FilterError
 from lakewright.expr import Expr, bind, col, conjuncts_over, evaluate, parse, to_arrow
 from lakewright.expr.logic import negation_normal, split_conjuncts
+from tests.expr.worlds import SCHEMA, filters, meaning, rows, to_batch
 
 
 @settings(max_examples=100, deadline=None)

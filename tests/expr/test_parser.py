@@ -9,13 +9,13 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.expr.worlds import SCHEMA, filters
 
 import lakewright.expr.builder
 import lakewright.expr.parser
 from lakewright.errors import FilterError, LakewrightError
 from lakewright.expr import Expr, bind, col, columns, lit, parse, to_sql_text
 from lakewright.expr.tree import Comparison, Constant, Not
+from tests.expr.worlds import SCHEMA, filters
 
 SAME = [
     ("a = 5", col("a") == 5),

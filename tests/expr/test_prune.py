@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.expr.worlds import SCHEMA, filters, meaning, rows
 
 from lakewright.errors import FilterError
 from lakewright.expr import (
@@ -29,6 +28,7 @@ from lakewright.expr import (
     to_sql_text,
 )
 from lakewright.expr.logic import columns_of
+from tests.expr.worlds import SCHEMA, filters, meaning, rows
 
 File = dict[str, ColumnRange]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.fixtures import SHARED_ABSENT, shared_tables
-from tests.format.timeline_tables import OpenTable, readable_tables
 
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, FormatError
@@ -29,6 +27,8 @@ from lakewright.format.records.model import encode_body
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import RecordLevel, TableVersion
 from lakewright.storage.memory import MemoryStorage
+from tests.fixtures import SHARED_ABSENT, shared_tables
+from tests.format.timeline_tables import OpenTable, readable_tables
 
 needs_shared = pytest.mark.skipif(not shared_tables(), reason=SHARED_ABSENT)
 PROPERTIES = TableProperties({keys.NAME: "t", keys.VERSION: "6", keys.LAYOUT_VERSION: "1"})

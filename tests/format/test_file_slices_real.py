@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.file_slices import FileSlice, FileSystemView
@@ -20,6 +19,7 @@ from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.format.view_inputs import block_visibility, load_view
 from lakewright.runtime.clock import SystemClock
 from lakewright.storage.local import LocalStorage
+from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 TABLES = [t for t in shared_tables() if not t.refused]
 pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures import SHARED_ABSENT, shared_tables
-from tests.format.timeline_tables import readable_tables
 
 from lakewright.errors import CorruptFileError, NotFoundError
 from lakewright.format import property_keys as keys
@@ -32,6 +30,8 @@ from lakewright.format.records.definitions import schema_json
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import TableVersion
 from lakewright.storage.memory import MemoryStorage
+from tests.fixtures import SHARED_ABSENT, shared_tables
+from tests.format.timeline_tables import readable_tables
 
 needs_shared = pytest.mark.skipif(not shared_tables(), reason=SHARED_ABSENT)
 EIGHT = TableVersion.of(8)

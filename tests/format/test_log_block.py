@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures import SHARED, SHARED_ABSENT, shared_tables, unzip
 
 from lakewright.errors import CorruptFileError, FormatError, UnsupportedTableError
 from lakewright.format.log_block import (
@@ -22,6 +21,7 @@ from lakewright.format.log_block import (
     read_blocks,
     rollback_block,
 )
+from tests.fixtures import SHARED, SHARED_ABSENT, shared_tables, unzip
 
 WRITTEN_TYPES = [t for t in BlockType if t is not BlockType.CORRUPT]
 HEADERS = st.dictionaries(st.sampled_from(HeaderKey), st.text(max_size=20), max_size=5)

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fixtures import SHARED_ABSENT, shared_tables, unpack
 
 from lakewright.codec.avro.columns import decode_records
 from lakewright.codec.avro.schema import Record, parse_schema
@@ -35,6 +34,7 @@ from lakewright.format.log_content import (
     record_counts,
     record_positions,
 )
+from tests.fixtures import SHARED_ABSENT, shared_tables, unpack
 
 WRAPPERS = [
     ("BooleanWrapper", "boolean"),
@@ -606,3 +606,20 @@ def assert_delete_run(run: list[LogBlock]) -> None:
     assert rows.unordered.all()
     written = encode_delete_rows(rows.keys, rows.partitions)
     assert written == b"".join(bytes(b.content) for b in run)
+
+
+def test_numbers_of_another_width_are_told_apart_from_the_column() -> None:
+    block = read_blocks(
+        encode_block(
+            BlockType.DELETE,
+            {HeaderKey.INSTANT_TIME: "1", HeaderKey.SCHEMA: "{}"},
+            encode_delete_rows(
+                pa.array(["a", "b"]), pa.array(["p", "p"]), pa.array([5, 7], pa.int32())
+            ),
+        ),
+        path="log",
+    )[0]
+    ordering = delete_rows(block).ordering
+    assert ordering.of_other_class(pa.int64()).tolist() == [True, True]
+    assert ordering.of_other_class(pa.int32()).tolist() == [False, False]
+    assert ordering.of_other_class(pa.string()).tolist() == [False, False]

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fixtures import SHARED_ABSENT, shared_tables
-from tests.format.timeline_tables import readable_tables, table_folders
 
 from lakewright.errors import (
     CorruptFileError,
@@ -35,6 +33,8 @@ from lakewright.format.property_text import date_comment, iso_instant
 from lakewright.runtime.clock import ManualClock
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.memory import MemoryStorage
+from tests.fixtures import SHARED_ABSENT, shared_tables
+from tests.format.timeline_tables import readable_tables, table_folders
 
 GOOD = {
     "hoodie.table.name": "trips",

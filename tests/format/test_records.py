@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.fixtures import SHARED_ABSENT, shared_tables
-from tests.format.timeline_tables import readable_tables
 
 from lakewright.codec.avro.container import read_container
 from lakewright.errors import CorruptFileError, FormatError, LakewrightError
@@ -54,6 +52,8 @@ from lakewright.format.records.model import (
     snake_case,
 )
 from lakewright.format.version import SUPPORTED_VERSIONS, RecordLevel, TableVersion
+from tests.fixtures import SHARED_ABSENT, shared_tables
+from tests.format.timeline_tables import readable_tables
 
 needs_shared = pytest.mark.skipif(not shared_tables(), reason=SHARED_ABSENT)
 SIX, EIGHT = TableVersion.of(6), TableVersion.of(8)

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fixtures import SHARED_ABSENT, shared_tables
-from tests.format.timeline_tables import readable_tables
 
 from lakewright.errors import CorruptFileError
 from lakewright.format import property_keys as keys
@@ -33,6 +31,8 @@ from lakewright.format.timeline import (
 from lakewright.format.version import TableVersion
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
+from tests.fixtures import SHARED_ABSENT, shared_tables
+from tests.format.timeline_tables import readable_tables
 
 needs_shared = pytest.mark.skipif(not shared_tables(), reason=SHARED_ABSENT)
 

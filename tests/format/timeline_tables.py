@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.fixtures import SHARED, shared_tables
-
 from lakewright.format.instant import Instant
 from lakewright.format.properties import TableProperties, load_properties
 from lakewright.format.timeline import instant_files
 from lakewright.runtime.clock import ManualClock
 from lakewright.storage.base import Storage
 from lakewright.storage.local import LocalStorage
+from tests.fixtures import SHARED, shared_tables
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="timelines-")
 

@@ -1,8 +1,9 @@
 """Reading a base file: chosen row groups and columns, brought to the read schema, in batches.
 
-Row groups whose statistics exclude the given filter are left out; whatever is read is converted
+Row groups whose statistics exclude the given filters are left out; whatever is read is converted
 from the file's own schema to the asked one (added, dropped, promoted and reordered columns).
-Columns that the table does not store (dropped partition columns) are filled with constants.
+Columns that the table does not store (dropped partition columns) are filled with constants. Of two
+filters `below` only saves reading, while rows that fail `keep` are as if they were not in the file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 
 from lakewright.codec.parquet import open_parquet, read_row_group, row_group_range
 from lakewright.errors import NotFoundError
-from lakewright.expr import Expr, can_match
+from lakewright.expr import Expr, can_match, columns, evaluate
 from lakewright.expr.prune import ColumnRange
 from lakewright.format.evolution import Conversion, conversion
 from lakewright.format.file_slices import BaseFile
@@ -34,6 +35,7 @@ class BaseReader:
     converted: Conversion
     below: Expr | None
     constants: Mapping[str, Any]
+    keep: Expr | None = None
 
     @classmethod
     def open(
@@ -45,8 +47,9 @@ class BaseReader:
         below: Expr | None = None,
         renames: Mapping[str, str] | None = None,
         constants: Mapping[str, Any] | None = None,
+        keep: Expr | None = None,
     ) -> BaseReader:
-        """Read the footer and prepare the conversion to `schema`."""
+        """Read the footer and prepare the conversion to `schema`, which has the filters' columns."""
         try:
             file = open_parquet(storage.open_input(base.path), path=base.path)
         except NotFoundError as error:
@@ -59,15 +62,15 @@ class BaseReader:
             ) from error
         source = file.schema_arrow.remove_metadata()
         made = conversion(source, schema, renames=renames or {}, path=base.path)
-        return cls(base.path, file, schema, made, below, constants or {})
+        return cls(base.path, file, schema, made, below, constants or {}, keep)
 
     def row_groups(self) -> list[int]:
-        """Row groups that may hold a row passing the filter, in file order."""
-        groups = range(self.file.metadata.num_row_groups)
-        below = self.below
-        if below is None:
-            return list(groups)
-        return [g for g in groups if can_match(below, partial(self._range, g))]
+        """Row groups that may hold a row passing both filters, in file order."""
+        groups = list(range(self.file.metadata.num_row_groups))
+        for test in (self.below, self.keep):
+            if test is not None:
+                groups = [g for g in groups if can_match(test, partial(self._range, g))]
+        return groups
 
     def _range(self, group: int, column: str) -> ColumnRange | None:
         stored = self.converted.stored_as(column)
@@ -82,10 +85,12 @@ class BaseReader:
 
     def columns(self, group: int, names: Sequence[str]) -> pa.RecordBatch:
         """Some columns of the whole row group."""
-        target = pa.schema([self.schema.field(n) for n in names])
-        made = conversion(self.file.schema_arrow.remove_metadata(), target, path=self.path)
+        also = columns(self.keep) - set(names) if self.keep is not None else frozenset()
+        read = pa.schema([self.schema.field(n) for n in (*names, *also)])
+        made = conversion(self.file.schema_arrow.remove_metadata(), read, path=self.path)
         batches = list(self._read(group, made, self.file.metadata.row_group(group).num_rows))
-        table = pa.Table.from_batches(batches, schema=target).combine_chunks()
+        table = pa.Table.from_batches(batches, schema=read).combine_chunks().select(names)
+        target = table.schema
         return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], target)
 
     def column(self, group: int, name: str) -> pa.Array:
@@ -96,4 +101,5 @@ class BaseReader:
         for batch in read_row_group(
             self.file, group, path=self.path, columns=made.source_columns, batch_rows=rows
         ):
-            yield made.apply(batch, self.constants)
+            full = made.apply(batch, self.constants)
+            yield full if self.keep is None else full.filter(evaluate(self.keep, full))

@@ -9,7 +9,7 @@ block by block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,8 @@ class LogReader:
     """Values of columns that the files lack (dropped partition columns)."""
     renames: Renames | None = None
     """Old column names by new ones, for the instant that wrote a block."""
+    instants: Container[str] | None = None
+    """Blocks of other instants are left out; None takes all."""
 
     def read_into(self, versions: LogVersions, logs: Sequence[LogFile]) -> BlockSelection:
         """Add every visible version of the slice, oldest first."""
@@ -80,7 +82,12 @@ class LogReader:
 
     def select(self, logs: Sequence[LogFile]) -> BlockSelection:
         """The blocks that count, oldest first."""
-        return select_blocks(self._blocks(logs), is_visible=self.is_visible, latest=self.latest)
+        return select_blocks(
+            self._blocks(logs),
+            is_visible=self.is_visible,
+            latest=self.latest,
+            instants=self.instants,
+        )
 
     def _blocks(self, logs: Sequence[LogFile]) -> Iterator[LogBlock]:
         resident = sum(log.size for log in logs) <= self.resident_bytes
@@ -130,7 +137,10 @@ class LogReader:
     def _add_deletes(self, versions: LogVersions, blocks: Sequence[LogBlock]) -> None:
         rows = delete_rows_of(blocks)
         types = [path_type(self.schema, path) for path in self.ordering_columns]
-        versions.add_deletes(rows.keys, rows.ordering_as(types), rows.unordered)
+        unordered = rows.unordered
+        if len(types) == 1:
+            unordered = unordered | rows.ordering.of_other_class(types[0])
+        versions.add_deletes(rows.keys, rows.ordering_as(types), unordered)
 
 
 def _record_schema(block: LogBlock) -> Record:

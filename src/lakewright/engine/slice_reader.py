@@ -3,7 +3,8 @@
 Memory is O(log + a batch), never O(base): the versions in the logs are reduced first; then, per row
 group, the key column alone decides which rows meet a log version, and the payload columns stream
 past in batches. A slice without logs streams its base file. Filters go below the merge only where
-they cannot change its outcome: any filter without logs, filters on the record key with logs.
+they cannot change its outcome: any filter without logs, filters on the record key with logs. A span
+of instants is another matter: versions that other instants wrote are as if they were not there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan_plan import ScanTask
 from lakewright.engine.snapshot import Snapshot
 from lakewright.errors import UnsupportedTableError
-from lakewright.expr import Expr, columns, conjuncts_over, evaluate
+from lakewright.expr import Expr, bind, col, columns, conjuncts_over, evaluate
 from lakewright.format.file_slices import BaseFile, FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values, record_keys
 from lakewright.format.view_inputs import block_visibility
@@ -32,6 +33,7 @@ from lakewright.merge.state import LogState
 from lakewright.storage.scratch import Scratch
 
 KEY = "_hoodie_record_key"
+COMMIT_TIME = "_hoodie_commit_time"
 KEY_COLUMNS = frozenset({KEY, "_hoodie_partition_path"})
 
 
@@ -44,6 +46,8 @@ class SliceReader:
     where: Expr | None
     options: ReadOptions
     registry: MergerRegistry
+    span: frozenset[str] | None = None
+    """Instants whose versions of rows meet each other; None is all."""
 
     def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
         """The slice's rows that pass the filter, in the output columns."""
@@ -61,6 +65,8 @@ class SliceReader:
 
     def _requested(self) -> list[str]:
         wanted = set(self.output) | (columns(self.where) if self.where is not None else set())
+        if self.span is not None:
+            wanted.add(COMMIT_TIME)
         return [n for n in self.snapshot.schema.arrow.names if n in wanted]
 
     def _schema_of(self, names: Sequence[str]) -> pa.Schema:
@@ -81,7 +87,13 @@ class SliceReader:
             below=below,
             renames=self.snapshot.renames(base.instant),
             constants=self._constants(base.partition),
+            keep=self._in_span(),
         )
+
+    def _in_span(self) -> Expr | None:
+        if self.span is None:
+            return None
+        return bind(col(COMMIT_TIME).isin(sorted(self.span)), self.snapshot.schema.arrow)
 
     def _constants(self, partition: str) -> Mapping[str, Any]:
         """Partition columns that are not stored in the files, from the partition path."""
@@ -167,4 +179,5 @@ class SliceReader:
             with_key=self._with_key,
             constants=self._constants(slice_.group.partition),
             renames=None if snapshot.internal_schemas is None else snapshot.renames,
+            instants=self.span,
         )

@@ -50,6 +50,12 @@ class OrderingBranch(IntEnum):
     """Several ordering fields; inside an array the same index is a date."""
 
 
+_NUMBER_BRANCH: Final = {
+    pa.int32(): OrderingBranch.INT,
+    pa.int64(): OrderingBranch.LONG,
+    pa.float32(): OrderingBranch.FLOAT,
+    pa.float64(): OrderingBranch.DOUBLE,
+}
 _REALS = (OrderingBranch.FLOAT, OrderingBranch.DOUBLE)
 
 
@@ -78,6 +84,19 @@ class OrderingValues:
         is_int = self.branches == OrderingBranch.INT
         unordered: Bools = (self.branches == OrderingBranch.NULL) | (is_int & (self.integers == 0))
         return unordered
+
+    def of_other_class(self, target: pa.DataType) -> Bools:
+        """Rows whose number has another width than the ordering column.
+
+        Every Hudi release lets such a delete win, because it compares only values of one class;
+        they arise when an ordering column was promoted after the delete was written.
+        """
+        expected = _NUMBER_BRANCH.get(target)
+        if expected is None:
+            return np.zeros(len(self), dtype=np.bool_)
+        numbers = np.isin(self.branches, list(_NUMBER_BRANCH.values()))
+        other: Bools = numbers & (self.branches != expected)
+        return other
 
     def as_type(self, target: pa.DataType) -> pa.Array:
         """The values of a single ordering column of type `target`; null where unordered.
