@@ -49,7 +49,7 @@ class BaseReader:
         constants: Mapping[str, Any] | None = None,
         keep: Expr | None = None,
     ) -> BaseReader:
-        """Read the footer and prepare the conversion to `schema`, which has the filters' columns."""
+        """Read the footer and prepare the conversion to `schema`, with the columns of `keep`."""
         try:
             file = open_parquet(storage.open_input(base.path), path=base.path)
         except NotFoundError as error:

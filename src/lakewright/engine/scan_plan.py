@@ -47,6 +47,17 @@ class ScanTask:
         base = self.slice_.base.size if self.slice_.base else 0
         return base + sum(log.size for log in self.slice_.logs)
 
+    def to_dict(self) -> dict[str, object]:
+        """The task as plain values."""
+        return {
+            "partition": self.slice_.group.partition,
+            "file_id": self.slice_.group.file_id,
+            "base_instant": self.slice_.base_instant,
+            "base": self.slice_.base.name if self.slice_.base else None,
+            "logs": [log.name for log in self.slice_.logs],
+            "bytes": self.bytes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
@@ -93,17 +104,7 @@ class ScanPlan:
             },
             "files": self.files,
             "bytes": self.bytes,
-            "tasks": [
-                {
-                    "partition": t.slice_.group.partition,
-                    "file_id": t.slice_.group.file_id,
-                    "base_instant": t.slice_.base_instant,
-                    "base": t.slice_.base.name if t.slice_.base else None,
-                    "logs": [log.name for log in t.slice_.logs],
-                    "bytes": t.bytes,
-                }
-                for t in self.tasks
-            ],
+            "tasks": [t.to_dict() for t in self.tasks],
             "warnings": list(self.warnings),
         }
 
@@ -129,7 +130,7 @@ def plan_scan(
     """Choose the slices of a scan. `where` is bound to the table's schema."""
     opened = snapshot.opened
     every = opened.listing.partitions()
-    kept = [p for p in every if _partition_may_match(p, snapshot, where)]
+    kept = [p for p in every if partition_may_match(p, snapshot, where)]
     view = snapshot.view(opened.listing.files(kept))
     if mode == "read_optimized":
         slices = view.latest_base_slices(snapshot.bound)
@@ -154,7 +155,8 @@ def plan_scan(
     )
 
 
-def _partition_may_match(partition: str, snapshot: Snapshot, where: Expr | None) -> bool:
+def partition_may_match(partition: str, snapshot: Snapshot, where: Expr | None) -> bool:
+    """Whether a row of the partition may pass the filter, by the values in its path."""
     if where is None or not partition:
         return True
     values = partition_path_values(

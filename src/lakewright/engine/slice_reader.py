@@ -10,6 +10,7 @@ of instants is another matter: versions that other instants wrote are as if they
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,24 +113,32 @@ class SliceReader:
         return values
 
     def _merged(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
-        merger = self.registry.resolve(self.snapshot.merge)
-        stored = self._schema_of(
+        with self.log_state(slice_) as state:
+            if slice_.base is not None:
+                yield from self._overlaid(slice_.base, self._stored(), state)
+            yield from state.remaining(self.options.batch_rows)
+
+    @contextmanager
+    def log_state(self, slice_: FileSlice) -> Iterator[LogState]:
+        """The slice's log, reduced to one version per key; it holds memory or scratch files."""
+        stored = self._stored()
+        with Scratch(self.options.merge_memory, folder=self.options.scratch_folder) as scratch:
+            merger = self.registry.resolve(self.snapshot.merge)
+            versions = LogVersions(self._context(stored), merger, hold=scratch.hold)
+            self._log_reader(stored, slice_).read_into(versions, slice_.logs)
+            yield versions.finish()
+
+    def _stored(self) -> pa.Schema:
+        """The columns that merging needs, and those that were asked for."""
+        return self._schema_of(
             required_columns(
                 self.snapshot.merge,
-                merger,
+                self.registry.resolve(self.snapshot.merge),
                 self.snapshot.schema.arrow,
                 self._requested(),
                 key_columns=self._key_fields(),
             )
         )
-        budget = self.options.merge_memory
-        with Scratch(budget, folder=self.options.scratch_folder) as scratch:
-            versions = LogVersions(self._context(stored), merger, hold=scratch.hold)
-            self._log_reader(stored, slice_).read_into(versions, slice_.logs)
-            state = versions.finish()
-            if slice_.base is not None:
-                yield from self._overlaid(slice_.base, stored, state)
-            yield from state.remaining(self.options.batch_rows)
 
     def _overlaid(
         self, base: BaseFile, stored: pa.Schema, state: LogState

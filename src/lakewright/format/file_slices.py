@@ -177,6 +177,11 @@ class FileSystemView:
         newest = (next(self._slices(group, as_of), None) for group in self._live(as_of))
         return [slice_ for slice_ in newest if slice_ is not None]
 
+    def merged_slice(self, id_: FileGroupId) -> FileSlice | None:
+        """The newest slice of one group, replaced or not, with the logs after a planned compaction."""
+        group = self.groups.get(id_)
+        return None if group is None else self._merged(group, None)
+
     def latest_base_files(self, as_of: str | None = None) -> list[BaseFile]:
         """The newest base file of each live group that has one."""
         return [s.base for s in self.latest_base_slices(as_of) if s.base is not None]

@@ -77,6 +77,9 @@ class TableVersion:
 
     incremental_by_completion_time: bool
     """Incremental ranges are completion times; otherwise requested times."""
+    change_images_by_row: bool
+    """Change queries print stored rows as rows in table order; otherwise in hash order, and as Avro
+    records what they compare."""
     metadata_operation_suffixes: bool
     """Services of the metadata table use the data instant plus three digits."""
     index_definitions_versioned: bool
@@ -139,6 +142,7 @@ _SIX = TableVersion(
     key_generator_stored_as_type=False,
     typed_partition_fields=False,
     incremental_by_completion_time=False,
+    change_images_by_row=False,
     metadata_operation_suffixes=True,
     index_definitions_versioned=False,
 )
@@ -167,6 +171,7 @@ _EIGHT = TableVersion(
     key_generator_stored_as_type=True,
     typed_partition_fields=True,
     incremental_by_completion_time=True,
+    change_images_by_row=False,
     metadata_operation_suffixes=False,
     index_definitions_versioned=False,
 )
@@ -195,6 +200,7 @@ _NINE = TableVersion(
     key_generator_stored_as_type=True,
     typed_partition_fields=True,
     incremental_by_completion_time=True,
+    change_images_by_row=True,
     metadata_operation_suffixes=False,
     index_definitions_versioned=True,
 )

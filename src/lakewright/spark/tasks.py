@@ -1,9 +1,9 @@
 """Units of work that Spark sends to its Python workers: file slices and how to read them.
 
-A `SliceWork` is a plain value: the storage by reference (credentials are found where it is opened),
-the pinned snapshot's facts, projection and filter, and nothing that is open. Each slice travels as
-bytes of its own, so that a worker unpickles only the slice it reads; what all slices share is
-unpickled once per worker process. Rows come as Arrow batches in the form that Spark takes.
+A `ReadContext` is a plain value: the storage by reference (credentials are found where it is
+opened), the pinned snapshot's facts, projection and filter, and nothing that is open. Each slice
+travels as bytes of its own, so that a worker unpickles only the slice it reads; what all slices
+share is unpickled once per worker process. Rows come as Arrow batches in the form that Spark takes.
 
 User mergers travel along: by reference where they can be imported, by value otherwise.
 """
@@ -11,7 +11,7 @@ User mergers travel along: by reference where they can be imported, by value oth
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,7 +36,7 @@ from lakewright.merge.registry import MergerRegistry
 from lakewright.spark.schema import to_wire
 from lakewright.storage.resolve import StorageRef
 
-__all__ = ["ReadContext", "SliceWork"]
+__all__ = ["ReadContext", "packed_context", "packed_task", "read_slice"]
 
 CONTEXTS_KEPT = 8
 
@@ -94,21 +94,15 @@ class ReadContext:
         return SliceReader(snapshot, self.columns, self.where, self.options, self.registry)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceWork:
-    """Slices of one read, each as bytes."""
+def packed_context(context: ReadContext) -> bytes:
+    """What slices share, for its way to the workers."""
+    packed: bytes = cloudpickle.dumps(context)  # type: ignore[no-untyped-call]
+    return packed
 
-    context: bytes
-    slices: tuple[bytes, ...]
 
-    @classmethod
-    def of(cls, context: ReadContext, tasks: Sequence[ScanTask]) -> SliceWork:
-        """Pack tasks for their way to the workers."""
-        return cls(cloudpickle.dumps(context), tuple(pickle.dumps(task) for task in tasks))
-
-    def read(self, index: int) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice, in Spark's form. For the worker."""
-        return read_slice(self.context, self.slices[index])
+def packed_task(task: ScanTask) -> bytes:
+    """One slice, for its way to a worker."""
+    return pickle.dumps(task)
 
 
 def read_slice(context: bytes, slice_: bytes) -> Iterator[pa.RecordBatch]:

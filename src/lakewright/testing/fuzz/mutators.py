@@ -62,7 +62,8 @@ def mutate(data: bytes, number: int, tools: Tools) -> bytes:
             data = _with_token(data, random.choice(tools.tokens), random)
         else:
             data = random.choice(_GENERAL)(data, random)
-    return data[:BYTES_MAX]
+        data = data[:BYTES_MAX]
+    return data
 
 
 def mutate_plainly(data: bytes, random: Random) -> bytes:

@@ -185,6 +185,7 @@ class _Child:
 
     def _start(self) -> None:
         self.inbox, outbox = self._context.Pipe(duplex=False)
+        self._silent = False
         self._announced.value = b""
         self._seen, self._seen_at = -1, time.monotonic()
         self._process = self._context.Process(
@@ -200,6 +201,7 @@ class _Child:
         try:
             return self.inbox.recv()
         except EOFError:
+            self._silent = True
             return None
 
     def death(self) -> Finding | None:
@@ -213,7 +215,7 @@ class _Child:
         elif self._process.is_alive():
             return None
         self._process.join()
-        if self.inbox.poll():
+        if not self._silent and self.inbox.poll():
             return None  # what it said last comes first
         if not hung and self._process.exitcode == 0:
             self.over = True

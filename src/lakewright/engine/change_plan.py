@@ -1,0 +1,169 @@
+"""Planning a read of changed rows: which slices hold what the instants of a range wrote.
+
+A range is read from the files that its instants wrote and from nothing else, as Hudi reads it: the
+versions of a row inside the range meet each other, but not what was there before the range. Where
+that is not possible, because an instant was archived or a file was cleaned, the latest snapshot is
+read instead and reduced to the rows whose commit time lies in the range; rows that were changed
+again after the range are then missing, and come with the later change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lakewright.engine.change_range import ChangeRange
+from lakewright.engine.scan_plan import ScanTask, partition_may_match, plan_scan
+from lakewright.engine.slice_reader import COMMIT_TIME
+from lakewright.engine.snapshot import Snapshot
+from lakewright.expr import Expr, bind, col, conjunction, to_sql_text
+from lakewright.format.instant import Instant
+from lakewright.format.partitions import ListedFile
+from lakewright.format.records.instants import load_commit_metadata
+
+WRITTEN_FILES = "the files the instants wrote"
+LATEST_SNAPSHOT = "the latest snapshot"
+
+
+class ChangeTask(Protocol):
+    """One unit of work of a read of changes."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files of the task."""
+        ...
+
+    def to_dict(self) -> dict[str, object]:
+        """The task as plain values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """What a read of changes will read, and from where."""
+
+    table: str
+    mode: str
+    range: ChangeRange
+    source: str
+    columns: tuple[str, ...]
+    where: str | None
+    tasks: tuple[ChangeTask, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the files of all tasks (whole files, before column pruning)."""
+        return sum(t.bytes for t in self.tasks)
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as plain values."""
+        return {
+            "table": self.table,
+            "mode": self.mode,
+            "since": str(self.range.begin),
+            "end": str(self.range.end),
+            "instants": list(self.range.requested_times),
+            "archived_instants": list(self.range.archived),
+            "source": self.source,
+            "columns": list(self.columns),
+            "where": self.where,
+            "bytes": self.bytes,
+            "tasks": [t.to_dict() for t in self.tasks],
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        archived = len(self.range.archived)
+        lines = [
+            f"changes of {self.table} as {self.mode}, {len(self.columns)} columns",
+            f"  range       after {self.range.begin} up to {self.range.end}",
+            f"  instants    {len(self.range.requested_times)}"
+            + (f", {archived} of them archived" if archived else ""),
+            f"  filter      {self.where or 'none'}",
+            f"  read        {len(self.tasks)} tasks, {self.bytes:,} bytes, from {self.source}",
+        ]
+        lines += [f"  warning     {w}" for w in self.warnings]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSlices:
+    """The slices of a read of changed rows."""
+
+    tasks: tuple[ScanTask, ...]
+    span: frozenset[str] | None
+    """Instants whose versions meet each other; None if the slices are those of the snapshot."""
+    where: Expr | None
+    """What rows must pass, the commit time included where `span` does not hold it."""
+    warnings: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """Where the rows come from, for people."""
+        return LATEST_SNAPSHOT if self.span is None else WRITTEN_FILES
+
+
+def plan_rows(snapshot: Snapshot, range_: ChangeRange, where: Expr | None) -> RowSlices:
+    """Choose the slices of a read of changed rows. `where` is bound to the table's schema."""
+    warnings = list(snapshot.opened.warnings)
+    if range_.stopped_by is not None:
+        pending = range_.stopped_by
+        warnings.append(f"stops before {pending.action} {pending.requested_time}, still pending")
+    times = frozenset(range_.requested_times)
+    if not times:
+        return RowSlices((), times, where, tuple(warnings))
+    if range_.archived:
+        warnings.append(f"{len(range_.archived)} instants of the range are archived")
+        return _from_snapshot(snapshot, times, where, warnings)
+    written = written_files(snapshot, range_.instants)
+    kept = {p: names for p, names in written.items() if partition_may_match(p, snapshot, where)}
+    listing, missing = present_files(snapshot, kept)
+    if missing:
+        warnings.append(f"{len(missing)} files of the range were cleaned, such as {missing[0]}")
+        return _from_snapshot(snapshot, times, where, warnings)
+    slices = snapshot.view(listing).latest_merged_slices(max(times))
+    slices.sort(key=lambda s: (s.group.partition, s.group.file_id))
+    return RowSlices(tuple(ScanTask(s) for s in slices), times, where, tuple(warnings))
+
+
+def _from_snapshot(
+    snapshot: Snapshot, times: frozenset[str], where: Expr | None, warnings: Sequence[str]
+) -> RowSlices:
+    in_range = bind(col(COMMIT_TIME).isin(sorted(times)), snapshot.schema.arrow)
+    both = in_range if where is None else conjunction(where, in_range)
+    plan = plan_scan(snapshot, mode="snapshot", output=(), where=both)
+    return RowSlices(plan.tasks, None, both, (*warnings, *plan.warnings))
+
+
+def written_files(snapshot: Snapshot, instants: Iterable[Instant]) -> dict[str, list[str]]:
+    """Names of the data files that the instants wrote, by partition."""
+    written: dict[str, dict[str, None]] = {}
+    for instant in instants:
+        metadata = load_commit_metadata(snapshot.storage, snapshot.properties, instant)
+        for partition, stats in metadata.partition_to_write_stats.items():
+            names = written.setdefault(partition, {})
+            names.update(dict.fromkeys(s.path.rsplit("/", 1)[-1] for s in stats if s.path))
+    return {partition: list(names) for partition, names in written.items()}
+
+
+def present_files(
+    snapshot: Snapshot, wanted: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, list[ListedFile]], list[str]]:
+    """The wanted files as they are listed, and the paths of those that are gone."""
+    opened = snapshot.opened.listing
+    known = set(opened.partitions())
+    listed = opened.files([p for p in wanted if p in known])
+    found: dict[str, list[ListedFile]] = {}
+    missing: list[str] = []
+    for partition, names in wanted.items():
+        by_name = {file.name: file for file in listed.get(partition, ())}
+        found[partition] = [by_name[name] for name in names if name in by_name]
+        missing += [f"{partition}/{name}" for name in names if name not in by_name]
+    return found, missing
+
+
+def where_text(where: Expr | None) -> str | None:
+    """A filter as people write it."""
+    return None if where is None else to_sql_text(where)

@@ -1,0 +1,134 @@
+"""A SparkSession on which everything works.
+
+Guarantees of a session made here: workers run the driver's interpreter (or the one that is
+configured), timestamps are shown in UTC, Arrow is on, logs are quiet, and on Spark 4 the format
+`lakewright` is known to `spark.read`, `spark.readStream` and SQL. Where workers are other processes
+than the driver's, the package is shipped to them, and they are asked whether they have what
+reading needs.
+
+An existing session is taken as it is: its settings are not changed, but for those given in `config`
+and the switch that lets filters through to Python data sources.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from lakewright.errors import ConfigError, MissingDependencyError
+from lakewright.spark.shipping import require_workers, ship_package
+
+__all__ = ["register", "session"]
+
+PYTHON = "spark.pyspark.python"
+DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+"""Settings of new sessions. Spark's own default for listing files is one task per file."""
+LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+FILTERS_TO_PYTHON = "spark.sql.python.filterPushdown.enabled"
+
+
+def session(
+    app_name: str = "lakewright",
+    *,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    existing: SparkSession | None = None,
+) -> SparkSession:
+    """A session with what lakewright needs; `existing` or the active one if there is one.
+
+    `master` is any master Spark knows; without one, what spark-submit or the configuration says, or
+    all cores of this machine. `config` is set last and wins.
+
+    >>> spark = session("pipeline", master="local[4]")                      # doctest: +SKIP
+    """
+    settings = dict(config or {})
+    found = existing or SparkSession.getActiveSession()
+    if found is not None:
+        spark = _adopted(found, master, settings)
+    else:
+        spark = _created(app_name, master, settings)
+    if not _workers_are_here(spark):
+        ship_package(spark)
+        require_workers(spark)
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> bool:
+    """Make the format `lakewright` known to a session; False on Spark 3.5, which lacks the means.
+
+    Readers need it once per session; `session` has done it.
+    """
+    try:
+        from lakewright.spark.data_source import LakewrightDataSource
+    except ImportError:
+        return False
+    spark.dataSource.register(LakewrightDataSource)
+    spark.conf.set(FILTERS_TO_PYTHON, "true")
+    return True
+
+
+def _created(app_name: str, master: str | None, settings: dict[str, str]) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = settings.get(PYTHON) or os.environ.get(
+        "PYSPARK_PYTHON", sys.executable
+    )
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    on_one_machine = master is None or master.startswith("local")
+    for key, value in {**DEFAULTS, **(LOOPBACK if on_one_machine else {}), **settings}.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except PySparkException as error:
+        if error.getErrorClass() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise MissingDependencyError(
+            "Spark's Java process did not start.",
+            hint="Spark needs Java 17 or newer: install it and set JAVA_HOME, or put java on "
+            "the path. What Java said is above.",
+        ) from error
+    spark.sparkContext.setLogLevel(settings.get("spark.log.level", "ERROR"))
+    return spark
+
+
+def _adopted(spark: SparkSession, master: str | None, settings: dict[str, str]) -> SparkSession:
+    if not hasattr(spark, "_jsparkSession"):
+        raise ConfigError(
+            "A Spark Connect session cannot be prepared from here.",
+            hint='Call lakewright.spark.register(spark), then spark.read.format("lakewright").',
+        )
+    has = spark.sparkContext.master
+    if master is not None and master != has:
+        raise ConfigError(
+            f"There is a session already, on {has}; it cannot move to {master}.",
+            hint="Stop it first (spark.stop()), or leave master out.",
+            context={"master": has, "wanted": master},
+        )
+    for key, value in settings.items():
+        if not spark.conf.isModifiable(key):
+            raise ConfigError(
+                f"{key} cannot be changed on a session that is running.",
+                hint="Set it when the session is made.",
+                context={"key": key},
+            )
+        spark.conf.set(key, value)
+    return spark
+
+
+def _workers_are_here(spark: SparkSession) -> bool:
+    """Whether workers are children of this machine's driver and run its interpreter."""
+    context = spark.sparkContext
+    master = context.master or ""
+    threads = master == "local" or master.startswith("local[")
+    return threads and context.pythonExec == sys.executable
