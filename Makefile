@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check lint types layers interop interop-env bench slow lock clean
+.PHONY: help setup java demo test check lint types layers interop interop-env interop-smoke bench slow lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,10 +45,13 @@ slow: setup ## The longer proofs that need no Hudi
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow tests
 
 interop-env: setup java ## The environment and the jars of real Hudi
-	sh scripts/hudi_env.sh
+	$(BIN)/python scripts/hudi_env.py
 
 interop: interop-env ## Prove agreement with real Hudi; write docs/compatibility.md
 	$(BIN)/python -m interop.run $(ARGS)
+
+interop-smoke: interop-env ## A dozen tables of the interop corpus, for continuous integration
+	$(BIN)/python -m interop.run --only 'v6_mor_pending_compaction_*' 'v6_mor_deletes_*' 'v8_mor_updates_*' 'v8_mor_partial_update*' 'v9_mor_compaction_*' 'v9_cow_overwrites_*'
 
 bench: setup ## Measure; reports and plots go to bench/results
 	$(BIN)/python -m bench.run $(ARGS)

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from lakewright.engine.change_offset import ChangeOffset
+from lakewright.engine.changes import Changes
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan import Scan
 from lakewright.engine.scan_plan import ScanPlan
@@ -20,6 +22,8 @@ from lakewright.table import Table
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "ChangeOffset",
+    "Changes",
     "LakewrightError",
     "MergeContext",
     "Merged",

@@ -12,6 +12,9 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from lakewright.engine.cdc_reader import Images
+from lakewright.engine.change_offset import ChangeOffset, Moment
+from lakewright.engine.changes import ChangeMode, Changes, make_changes
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan import Mode, Scan, make_scan
 from lakewright.engine.snapshot import Snapshot, load_snapshot
@@ -131,6 +134,40 @@ class Table:
             mode=mode,
             meta=meta,
             limit=limit,
+            options=options or self._options,
+            registry=self._registry,
+            on_event=self._on_event,
+        )
+
+    def changes(
+        self,
+        since: Moment | ChangeOffset | None = None,
+        until: Moment | ChangeOffset | None = None,
+        mode: ChangeMode = "rows",
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | None = None,
+        images: Images = "json",
+        options: ReadOptions | None = None,
+    ) -> Changes:
+        """What changed after `since` (default: the beginning) up to `until` (default: now).
+
+        Both are an instant, a date-time, `earliest`, or an offset; `Changes.end` is the offset from
+        which to go on. Times are requested times at table version 6 and completion times later.
+        `mode="rows"` gives the changed rows, `mode="cdc"` one row per change with its images, as
+        JSON text or, with `images="struct"`, as structs.
+
+        >>> changed = table.changes(since="2025-01-31 12:00:00")            # doctest: +SKIP
+        >>> changed.to_arrow(), str(changed.end)                            # doctest: +SKIP
+        """
+        return make_changes(
+            self.snapshot(options=options),
+            since=since,
+            until=until,
+            mode=mode,
+            columns=columns,
+            where=where,
+            images=images,
             options=options or self._options,
             registry=self._registry,
             on_event=self._on_event,

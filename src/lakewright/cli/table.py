@@ -1,4 +1,4 @@
-"""`lakewright table`: show a table, its schema, its rows."""
+"""`lakewright table`: show a table, its schema, its rows, its changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pyarrow as pa
 import typer
 
 from lakewright.cli.arguments import AsOf, OutputOption, Uri
-from lakewright.cli.output import Output, print_batches, print_table, print_value
+from lakewright.cli.output import Output, note, print_batches, print_table, print_value
+from lakewright.engine.cdc_reader import Images
+from lakewright.engine.changes import ChangeMode
 from lakewright.engine.scan import Mode
 from lakewright.table import Table
 
@@ -84,3 +86,46 @@ def plan(
     """Show what a read would open and what it could skip, without reading rows."""
     made = Table.open(uri).scan(where=where, as_of=as_of, mode=mode).plan()
     print_value(made.to_dict(), output, text=str(made))
+
+
+@app.command()
+def changes(
+    uri: Uri,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="An instant, a date-time, an offset, or earliest."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="Like --since; the latest if left out.")
+    ] = None,
+    mode: Annotated[
+        ChangeMode, typer.Option("--mode", help="rows, or cdc (one row per change, with images).")
+    ] = "rows",
+    columns: Annotated[
+        str | None, typer.Option("--columns", "-c", help="Comma-separated column names.")
+    ] = None,
+    where: Annotated[str | None, typer.Option("--where", "-w", help="A filter.")] = None,
+    images: Annotated[
+        Images, typer.Option("--images", help="cdc: images as json (as Hudi has them) or struct.")
+    ] = "json",
+    plan_only: Annotated[bool, typer.Option("--plan", help="Show what would be read.")] = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Print what changed. Example: lakewright table changes /data/trips --since 2025-01-31
+
+    The offset from which to go on is told on stderr.
+    """
+    changed = Table.open(uri).changes(
+        since,
+        until,
+        mode,
+        columns=[c.strip() for c in columns.split(",")] if columns else None,
+        where=where,
+        images=images,
+    )
+    if plan_only:
+        made = changed.plan()
+        print_value(made.to_dict(), output, text=str(made))
+        return
+    print_batches(list(changed.columns), changed.to_batches(), output)
+    note(f"end {changed.end}")

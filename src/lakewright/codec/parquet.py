@@ -25,6 +25,7 @@ from lakewright.codec.parquet_footer import (
     SIGNATURE_BYTES,
     ChunkStatistics,
     RawChunk,
+    corrupt,
     encrypted,
     read_footer,
     row_group_chunks,
@@ -151,6 +152,7 @@ def open_parquet(
             pre_buffer=pre_buffer,
         )
         _check_names(file.schema_arrow)
+        _check_counts(metadata, path)
         return file
     except LakewrightError:
         raise
@@ -197,14 +199,20 @@ def read_row_group(
 ) -> Iterator[pa.RecordBatch]:
     """The batches of one row group. With no columns at all, batches still carry their row count."""
     names = None if columns is None else list(columns)
+    rows = 0
     try:
-        yield from file.iter_batches(
+        for batch in file.iter_batches(
             batch_size=batch_rows, row_groups=[group], columns=names, use_threads=use_threads
-        )
+        ):
+            rows += batch.num_rows
+            yield batch
+        told = file.metadata.row_group(group).num_rows
     except LakewrightError:
         raise
     except _FAILURES as error:
         raise _unreadable(error, path) from error
+    if rows != told:  # Arrow takes a damaged count of values for the end of a column
+        raise corrupt(f"a row group has {rows} rows where the footer tells {told}", path)
 
 
 def read_columns(file: ParquetFile, *, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -245,6 +253,12 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
         _ = field.name
         if pa.types.is_nested(field.type):
             _check_names(field.type.field(i) for i in range(field.type.num_fields))
+
+
+def _check_counts(metadata: pq.FileMetaData, path: str) -> None:
+    counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    if sum(counts) != metadata.num_rows or min(counts, default=0) < 0:
+        raise corrupt(f"its row groups have {counts} of {metadata.num_rows} rows", path)
 
 
 def _text_values(raw: Mapping[bytes, bytes]) -> dict[str, str]:

@@ -62,16 +62,16 @@ def read_footer(source: Any, path: str) -> bytes:
     """The Thrift bytes of the footer of an open `pyarrow.NativeFile`, the signature included."""
     size = source.size()
     if size < len(MAGIC) + TRAILER_BYTES:
-        raise _corrupt(f"it has {size} bytes, fewer than an empty Parquet file", path)
+        raise corrupt(f"it has {size} bytes, fewer than an empty Parquet file", path)
     start = max(size - TAIL_BYTES, 0)
     tail = bytes(source.read_at(size - start, start))
     if tail[-4:] == ENCRYPTED_MAGIC:
         raise encrypted(path)
     if tail[-4:] != MAGIC:
-        raise _corrupt("it does not end like a Parquet file", path)
+        raise corrupt("it does not end like a Parquet file", path)
     length = int.from_bytes(tail[-8:-4], "little")
     if length > size - len(MAGIC) - TRAILER_BYTES:
-        raise _corrupt(f"its footer claims {length} of {size} bytes", path)
+        raise corrupt(f"its footer claims {length} of {size} bytes", path)
     if length <= len(tail) - TRAILER_BYTES:
         return tail[-TRAILER_BYTES - length : -TRAILER_BYTES]
     missing = length + TRAILER_BYTES - len(tail)
@@ -111,7 +111,8 @@ def typed_bounds(chunk: RawChunk, kind: pa.DataType, rows: int) -> ChunkStatisti
     return ChunkStatistics(low, high, chunk.null_count, rows)
 
 
-def _corrupt(why: str, path: str) -> CorruptFileError:
+def corrupt(why: str, path: str) -> CorruptFileError:
+    """The error for a file that contradicts the format or itself."""
     return CorruptFileError(
         f"The Parquet file cannot be read: {why}.",
         hint="The file is damaged or cut; restore it, or roll back the instant that wrote it.",

@@ -1,8 +1,8 @@
 """Reading change data: one row per change, with the images before and after it.
 
 Images come from change logs where the table wrote them, otherwise from the files the plan names. As
-text they are printed as Hudi prints them (see `format.cdc_text`), each by the printer that Hudi uses
-at that place; as structs they are the table's own columns, without meta columns.
+text they are printed as Hudi prints them (see `format.cdc_text`), each as Hudi prints it at that
+place; as structs they are the table's own columns, without meta columns.
 
 Memory is O(changes of one file + a batch): base files stream past, only rows of changed keys stay.
 """

@@ -17,7 +17,7 @@ from lakewright.engine.change_range import ChangeRange
 from lakewright.engine.scan_plan import ScanTask, partition_may_match, plan_scan
 from lakewright.engine.slice_reader import COMMIT_TIME
 from lakewright.engine.snapshot import Snapshot
-from lakewright.expr import Expr, bind, col, conjunction, to_sql_text
+from lakewright.expr import Expr, bind, col, conjunction
 from lakewright.format.instant import Instant
 from lakewright.format.partitions import ListedFile
 from lakewright.format.records.instants import load_commit_metadata
@@ -162,8 +162,3 @@ def present_files(
         found[partition] = [by_name[name] for name in names if name in by_name]
         missing += [f"{partition}/{name}" for name in names if name not in by_name]
     return found, missing
-
-
-def where_text(where: Expr | None) -> str | None:
-    """A filter as people write it."""
-    return None if where is None else to_sql_text(where)

@@ -26,6 +26,7 @@ from lakewright.expr import Expr, bind, col, columns, conjuncts_over, evaluate
 from lakewright.format.file_slices import BaseFile, FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values, record_keys
 from lakewright.format.view_inputs import block_visibility
+from lakewright.merge.config import RECORD_KEY_COLUMN
 from lakewright.merge.fold import LogVersions
 from lakewright.merge.projection import required_columns
 from lakewright.merge.protocol import MergeContext, Phase
@@ -33,8 +34,8 @@ from lakewright.merge.registry import MergerRegistry
 from lakewright.merge.state import LogState
 from lakewright.storage.scratch import Scratch
 
-KEY = "_hoodie_record_key"
 COMMIT_TIME = "_hoodie_commit_time"
+KEY = RECORD_KEY_COLUMN
 KEY_COLUMNS = frozenset({KEY, "_hoodie_partition_path"})
 
 
@@ -173,7 +174,10 @@ class SliceReader:
     def _context(self, stored: pa.Schema) -> MergeContext:
         schema = stored if KEY in stored.names else stored.append(pa.field(KEY, pa.string()))
         return self.snapshot.merge.context(
-            schema, Phase.LOG, key_column=KEY, defaults=self.snapshot.schema.defaults()
+            schema,
+            Phase.LOG,
+            key_column=KEY,
+            defaults=self.snapshot.schema.defaults(),
         )
 
     def _log_reader(self, stored: pa.Schema, slice_: FileSlice) -> LogReader:

@@ -15,10 +15,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.codec.avro.columns import decode_records
 from lakewright.codec.avro.datum import read_datum
-from lakewright.codec.avro.schema import Record, parse_schema
 from lakewright.errors import CorruptFileError, FormatError, NotFoundError
+from lakewright.format.block_rows import avro_rows, record_schema
 from lakewright.format.instant import State
 from lakewright.format.log_block import BlockType, LogBlock, read_blocks
 from lakewright.format.log_content import avro_frames
@@ -72,13 +71,6 @@ def _is_merge_target(storage: Storage, folder: str, name: str) -> bool:
     return plan.merged_archive_file_name == name
 
 
-def _schema(block: LogBlock) -> Record:
-    schema = parse_schema(block.schema)
-    if not isinstance(schema, Record):
-        raise _corrupt("a schema that is no record", block)
-    return schema
-
-
 def _corrupt(what: str, block: LogBlock) -> CorruptFileError:
     return CorruptFileError(
         f"An archive file holds {what}.",
@@ -114,16 +106,18 @@ def archive_times(
 
 
 def _block_times(block: LogBlock) -> pa.Table:
-    starts, ends = avro_frames(block)
-    schema = _schema(block)
+    schema = record_schema(block)
     # Very old files have no state or transition time; every record there is a completed one.
     wanted = [name for name in _TIMES if any(f.name == name for f in schema.fields)]
-    batch = decode_records(block.content, starts, ends, schema, columns=wanted, path=block.path)
+    batch = avro_rows([block], columns=wanted)
 
     def column(name: str) -> Any:
-        if name in wanted:
+        if name not in wanted:
+            return pa.nulls(batch.num_rows, pa.string())
+        try:
             return pc.cast(batch.column(name), pa.string())
-        return pa.nulls(batch.num_rows, pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise _corrupt(f"a {name} that is no text", block) from error
 
     times = column("commitTime")
     table = pa.table(
@@ -162,7 +156,7 @@ def _state(entry: ArchivedMetaEntry, block: LogBlock) -> State:
 
 def _block_entries(block: LogBlock) -> Iterator[ArchivedMetaEntry]:
     starts, ends = avro_frames(block)
-    schema = _schema(block)
+    schema = record_schema(block)
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         try:
             value, stopped = read_datum(block.content[:end], schema, start)

@@ -28,8 +28,6 @@ from lakewright.format.java_text import decimal_text, floating_text
 
 __all__ = ["record_texts", "row_texts", "scala_map_order"]
 
-Texts = pa.Array
-"""Strings, null where the value is null."""
 
 _NULL = pa.scalar("null")
 _SHORT_ESCAPES = {
@@ -47,14 +45,14 @@ _AVRO_SPECIAL = r'["\\\x00-\x1f\x{7f}-\x{9f}\x{2000}-\x{20ff}]'
 # ---- rows of Spark -----------------------------------------------------------------------------
 
 
-def row_texts(rows: pa.StructArray, *, hash_order: bool) -> Texts:
+def row_texts(rows: pa.StructArray, *, hash_order: bool) -> pa.Array:
     """The images as Spark rows print; with `hash_order` as the releases up to 1.0 do."""
     fields = list(rows.type)
     order = scala_map_order([f.name for f in fields]) if hash_order else range(len(fields))
     return _where(rows.is_valid(), _object([(fields[i].name, rows.field(i)) for i in order]))
 
 
-def _object(columns: Sequence[tuple[str, pa.Array]]) -> Texts:
+def _object(columns: Sequence[tuple[str, pa.Array]]) -> pa.Array:
     entries = []
     for name, column in columns:
         entry = pc.binary_join_element_wise(f"{_key(name)}:", _value(column), ",", "")
@@ -62,13 +60,13 @@ def _object(columns: Sequence[tuple[str, pa.Array]]) -> Texts:
     return _braced(pc.binary_join_element_wise(*entries, ""))
 
 
-def _braced(entries: Texts) -> Texts:
+def _braced(entries: pa.Array) -> pa.Array:
     """Entries that each end with a comma, in braces."""
     cut = pc.binary_slice(entries.cast(pa.binary()), 0, -1).cast(pa.string())
     return pc.binary_join_element_wise("{", cut, "}", "")
 
 
-def _value(column: pa.Array) -> Texts:
+def _value(column: pa.Array) -> pa.Array:
     kind = column.type
     if pt.is_struct(kind):
         members = [(f.name, column.field(i)) for i, f in enumerate(kind)]
@@ -89,14 +87,14 @@ def _value(column: pa.Array) -> Texts:
     return _row_text(column) if _is_text(kind) else _scalar(column)
 
 
-def _row_text(column: pa.Array) -> Texts:
+def _row_text(column: pa.Array) -> pa.Array:
     return _quoted(_escaped(column.cast(pa.string()), _ROW_SPECIAL))
 
 
 # ---- Avro records ------------------------------------------------------------------------------
 
 
-def record_texts(rows: pa.StructArray, record: Record) -> Texts:
+def record_texts(rows: pa.StructArray, record: Record) -> pa.Array:
     """The images as Avro records of this schema print; the columns must be the record's fields."""
     members = [
         pc.binary_join_element_wise(f"{_key(f.name)}: ", _shown(column, f.type), "")
@@ -106,11 +104,11 @@ def record_texts(rows: pa.StructArray, record: Record) -> Texts:
     return _where(rows.is_valid(), text)
 
 
-def _shown(column: pa.Array, schema: AvroType) -> Texts:
+def _shown(column: pa.Array, schema: AvroType) -> pa.Array:
     return _avro_value(column, schema).fill_null(_NULL)
 
 
-def _avro_value(column: pa.Array, schema: AvroType) -> Texts:
+def _avro_value(column: pa.Array, schema: AvroType) -> pa.Array:
     if isinstance(schema, Union):
         return _branch(column, schema)
     if isinstance(schema, Record):
@@ -131,7 +129,7 @@ def _avro_value(column: pa.Array, schema: AvroType) -> Texts:
     return _avro_text(column) if _is_text(column.type) else _scalar(column)
 
 
-def _branch(column: pa.Array, schema: Union) -> Texts:
+def _branch(column: pa.Array, schema: Union) -> pa.Array:
     if schema.optional is not None:
         return _avro_value(column, schema.optional)
     branches = [b for b in schema.branches if b != Primitive("null")]
@@ -141,11 +139,11 @@ def _branch(column: pa.Array, schema: Union) -> Texts:
     return pc.coalesce(*(_avro_value(member, branch) for member, branch in members))
 
 
-def _avro_text(column: pa.Array) -> Texts:
+def _avro_text(column: pa.Array) -> pa.Array:
     return _quoted(_escaped(column.cast(pa.string()), _AVRO_SPECIAL))
 
 
-def _fixed(column: pa.Array, size: int) -> Texts:
+def _fixed(column: pa.Array, size: int) -> pa.Array:
     """Bytes as Java lists them."""
     if pt.is_decimal(column.type):
         exact = [_unscaled(v, size) for v in column.to_pylist()]
@@ -173,7 +171,7 @@ def _unscaled(value: object, size: int | None) -> bytes | None:
 # ---- both --------------------------------------------------------------------------------------
 
 
-def _scalar(column: pa.Array) -> Texts:
+def _scalar(column: pa.Array) -> pa.Array:
     """Numbers and booleans; dates and times as the numbers they are stored as."""
     kind = column.type
     if pt.is_floating(kind):
@@ -190,11 +188,11 @@ def _key(name: str) -> str:
     return '"' + _escape(name) + '"'
 
 
-def _quoted(texts: Texts) -> Texts:
+def _quoted(texts: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-def _escaped(texts: Texts, special: str) -> Texts:
+def _escaped(texts: pa.Array, special: str) -> pa.Array:
     odd = pc.match_substring_regex(texts, special).fill_null(False)
     if not pc.any(odd).as_py():
         return texts
@@ -217,12 +215,12 @@ def _escape(text: str, is_special: Callable[[str], bool] = _is_row_special) -> s
     )
 
 
-def _each(column: pa.Array, shown: Callable[[bytes], str]) -> Texts:
+def _each(column: pa.Array, shown: Callable[[bytes], str]) -> pa.Array:
     values = column.cast(pa.binary()).to_pylist()
     return pa.array([None if v is None else shown(v) for v in values], pa.string())
 
 
-def _where(valid: pa.Array, texts: Texts) -> Texts:
+def _where(valid: pa.Array, texts: pa.Array) -> pa.Array:
     return pc.if_else(valid, texts, pa.scalar(None, pa.string()))
 
 
@@ -230,7 +228,7 @@ def _members(rows: pa.StructArray) -> list[pa.Array]:
     return [rows.field(i) for i in range(rows.type.num_fields)]
 
 
-def _joined(lists: pa.Array, elements: Texts, separator: str) -> Texts:
+def _joined(lists: pa.Array, elements: pa.Array, separator: str) -> pa.Array:
     """The texts of each list's elements in one text; null for a null list."""
     lengths = pc.list_value_length(_as_lists(lists)).fill_null(0)
     offsets = np.concatenate([[0], np.cumsum(lengths.to_numpy(zero_copy_only=False))])

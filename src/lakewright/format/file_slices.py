@@ -178,7 +178,7 @@ class FileSystemView:
         return [slice_ for slice_ in newest if slice_ is not None]
 
     def merged_slice(self, id_: FileGroupId) -> FileSlice | None:
-        """The newest slice of one group, replaced or not, with the logs after a planned compaction."""
+        """The newest slice of a group, replaced or not; see `latest_merged_slices`."""
         group = self.groups.get(id_)
         return None if group is None else self._merged(group, None)
 

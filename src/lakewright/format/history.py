@@ -203,6 +203,9 @@ def _read_file(storage: Storage, folder: str, file: HistoryFile, schema: pa.Sche
             table = table.cast(schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(f"cannot be read: {error}", path) from error
+    if table.num_rows != parquet.metadata.num_rows:
+        told = parquet.metadata.num_rows
+        raise _unreadable(f"has {table.num_rows} rows where its footer tells {told}", path)
     if table.column("requested_time").null_count:
         raise _unreadable("has a row without instant time", path)
     return table

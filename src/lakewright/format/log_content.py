@@ -29,6 +29,9 @@ AVRO_CONTENT_VERSION: Final = 3
 DELETE_CONTENT_VERSION: Final = 3
 RUN_BYTES_MAX: Final = 2**30
 """Contents joined for one decoder call; offsets inside stay below 2 GiB."""
+POSITIONS_PER_BYTE_MAX: Final = 8
+POSITIONS_MIN: Final = 1 << 16
+"""How many record positions are believed of a block."""
 
 _CONTENT_HEAD = struct.Struct(">ii")
 _LENGTH = struct.Struct(">I")
@@ -147,7 +150,13 @@ def record_positions(block: LogBlock) -> RecordPositions | None:
     base_instant = block.headers.get(HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)
     if text is None or base_instant is None:
         return None
-    return RecordPositions(base_instant, decode_positions(text))
+    # A bitmap of ten bytes can claim 65536 positions; rows take more than an eighth of a byte.
+    limit = POSITIONS_MIN + POSITIONS_PER_BYTE_MAX * len(block.content)
+    try:
+        return RecordPositions(base_instant, decode_positions(text, limit=limit, path=block.path))
+    except CorruptFileError as error:
+        error.context["offset"] = block.offset
+        raise
 
 
 def encode_avro_content(bodies: bytes | memoryview | pa.Buffer, offsets: Int64s) -> bytes:

@@ -13,17 +13,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.format.table_schema import META_COLUMNS as STORED_META_COLUMNS
+from lakewright.format.table_schema import OPERATION_COLUMN
+
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
 
-META_COLUMNS = (
-    "_hoodie_commit_time",
-    "_hoodie_commit_seqno",
-    "_hoodie_record_key",
-    "_hoodie_partition_path",
-    "_hoodie_file_name",
-    "_hoodie_operation",
-)
+META_COLUMNS = (*STORED_META_COLUMNS, OPERATION_COLUMN)
 
 
 def top_level(path: str, schema: pa.Schema) -> str:

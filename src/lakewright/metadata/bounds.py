@@ -20,21 +20,21 @@ from lakewright.codec.hashing import ByteRows
 
 __all__ = ["WRAPPERS", "decimals_of_bytes", "typed_bounds"]
 
-WRAPPERS: Final = (
-    "BooleanWrapper",
-    "IntWrapper",
-    "LongWrapper",
-    "FloatWrapper",
-    "DoubleWrapper",
-    "BytesWrapper",
-    "StringWrapper",
-    "DateWrapper",
-    "DecimalWrapper",
-    "TimeMicrosWrapper",
-    "TimestampMicrosWrapper",
-    "LocalDateWrapper",
-)
-"""Wrappers with a single `value`; arrays of values have no order to prune by."""
+WRAPPERS: Final[dict[str, pa.DataType]] = {
+    "BooleanWrapper": pa.bool_(),
+    "IntWrapper": pa.int32(),
+    "LongWrapper": pa.int64(),
+    "FloatWrapper": pa.float32(),
+    "DoubleWrapper": pa.float64(),
+    "BytesWrapper": pa.binary(),
+    "StringWrapper": pa.string(),
+    "DateWrapper": pa.int32(),
+    "DecimalWrapper": pa.decimal128(30, 15),
+    "TimeMicrosWrapper": pa.time64("us"),
+    "TimestampMicrosWrapper": pa.int64(),
+    "LocalDateWrapper": pa.int32(),
+}
+"""Wrappers with a single `value`, and its type; arrays of values have no order to prune by."""
 
 _UNITS: Final = {15: "ms", 16: "us", 17: "ns", 18: "ms", 19: "us", 20: "ns"}
 """Unit of a timestamp by the ordinal of its value type."""

@@ -60,7 +60,7 @@ def listed_partitions(reader: FileGroupReader) -> list[str]:
     keys = pa.array([ALL_PARTITIONS], pa.binary())
     entries, found = _entries(reader, keys, _PARTITION_LIST)
     if not found.all():
-        raise _broken("it has no list of partitions")
+        raise _broken("it has no list of partitions", reader.path)
     live, _ = _folded(entries)
     return sorted(partition_path(p) for p in entries.names.take(pa.array(live)).to_pylist())
 
@@ -71,7 +71,7 @@ def file_table(reader: FileGroupReader, partitions: Sequence[str]) -> pa.Table:
     entries, found = _entries(reader, identifiers.cast(pa.binary()), _FILE_LIST)
     if not found.all():
         missing = partitions[int(np.argmin(found))]
-        raise _broken(f"it has no list of files for partition '{missing}'")
+        raise _broken(f"it has no list of files for partition '{missing}'", reader.path)
     live, sizes = _folded(entries)
     paths = pa.array(partitions, pa.string())
     return pa.table(
@@ -139,7 +139,8 @@ def _entries(
 def _flattened(run: Decoded, keys: pa.BinaryArray, kind: int) -> _Entries:
     kinds = np.asarray(run.rows.column("type"))
     if (kinds != kind).any():
-        raise _broken(f"a record of type {kinds[kinds != kind][0]} is where type {kind} belongs")
+        wrong = kinds[kinds != kind][0]
+        raise _broken(f"a record of type {wrong} is where type {kind} belongs", run.path)
     maps = run.rows.column("filesystemMetadata")
     counts = np.asarray(_sizes_of(maps))
     items = maps.items
@@ -180,8 +181,9 @@ def _folded(entries: _Entries) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
     return order[last[listed]], sizes[listed]
 
 
-def _broken(why: str) -> MetadataTableError:
+def _broken(why: str, path: str) -> MetadataTableError:
     return MetadataTableError(
         f"The files index of the metadata table is broken: {why}.",
         hint="Read the table without its metadata table, and rebuild that.",
+        context={"path": path},
     )

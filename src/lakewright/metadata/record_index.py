@@ -19,7 +19,16 @@ from lakewright.codec.hashing import ByteRows
 from lakewright.codec.hfile.cells import gather
 from lakewright.errors import MetadataTableError
 from lakewright.metadata.keys import file_group_index, secondary_prefix, unescaped
-from lakewright.metadata.records import FileGroupReader, Keys, Part, Prefixes, decoded, living
+from lakewright.metadata.records import (
+    Decoded,
+    FileGroupReader,
+    Keys,
+    Part,
+    Prefixes,
+    broken,
+    decoded,
+    living,
+)
 
 __all__ = ["RECORD_LOCATIONS", "record_locations", "secondary_keys"]
 
@@ -50,13 +59,13 @@ def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -
         parts += living(readers[number].read(Keys(mine)), newest_only=True)
     found = [RECORD_LOCATIONS.empty_table()]
     for run in decoded(parts, ("type", _RECORD)):
-        _require_type(run.rows.column("type"), _TYPE_RECORD_INDEX)
+        _require_type(run, _TYPE_RECORD_INDEX)
         info = run.rows.column(_RECORD)
         fields = dict(zip([f.name for f in info.type], info.flatten(), strict=True))
         columns = [
-            run.keys.cast(pa.string()),
+            _as_keys(run.keys, run.path),
             fields["partitionName"],
-            _file_ids(fields),
+            _file_ids(fields, run.path),
             fields["instantTime"],
         ]
         found.append(pa.table(columns, schema=RECORD_LOCATIONS))
@@ -65,7 +74,7 @@ def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -
     return table.take(at).set_column(0, "key", keys)
 
 
-def _file_ids(fields: dict[str, pa.Array]) -> pa.StringArray:
+def _file_ids(fields: dict[str, pa.Array], path: str) -> pa.StringArray:
     """Text of the file ids; each distinct one is formed once."""
     parts = {
         "encoding": fields["fileIdEncoding"],
@@ -76,7 +85,7 @@ def _file_ids(fields: dict[str, pa.Array]) -> pa.StringArray:
     }
     rows = pa.table(parts)
     distinct = rows.group_by(list(parts), use_threads=False).aggregate([])
-    names = pa.array([_file_id(row) for row in distinct.to_pylist()], pa.string())
+    names = pa.array([_file_id(row, path) for row in distinct.to_pylist()], pa.string())
     # A join on values that may be null: compare their text instead.
     of_rows, of_distinct = (_as_text(t) for t in (rows, distinct.select(list(parts))))
     return names.take(pc.index_in(of_rows, value_set=of_distinct))
@@ -88,13 +97,16 @@ def _as_text(table: pa.Table) -> pa.StringArray:
     return joined.combine_chunks()
 
 
-def _file_id(row: dict[str, Any]) -> str | None:
+def _file_id(row: dict[str, Any], path: str) -> str | None:
     if row["encoding"] == _TEXT_ENCODING:
+        if row["text"] is None:
+            raise broken("a record has no file id", path)
         return str(row["text"])
     if row["encoding"] != _UUID_ENCODING or row["high"] is None or row["low"] is None:
         raise MetadataTableError(
             f"The record index has a file id of the unknown encoding {row['encoding']}.",
             hint="A newer release wrote it; look keys up without the record index.",
+            context={"path": path},
         )
     bits = (row["high"] % (1 << 64)) << 64 | row["low"] % (1 << 64)
     index = row["index"]
@@ -126,9 +138,11 @@ def secondary_keys(
             parts += living(reader.read(Prefixes(tuple(mine))), newest_only=True)
     keys: list[pa.BinaryArray] = [pa.array([], pa.binary())]
     for run in decoded(parts, ("type", _SECONDARY)):
-        _require_type(run.rows.column("type"), _TYPE_SECONDARY_INDEX)
+        _require_type(run, _TYPE_SECONDARY_INDEX)
         deleted = pc.struct_field(run.rows.column(_SECONDARY), "isDeleted")
-        keys.append(run.keys.filter(pc.invert(pc.fill_null(deleted, False))))
+        kept = run.keys.filter(pc.invert(pc.fill_null(deleted, False)))
+        _as_keys(kept, run.path)
+        keys.append(kept)
     return _split(pa.concat_arrays(keys), asked, prefixes)
 
 
@@ -146,10 +160,14 @@ def _split(keys: pa.BinaryArray, values: Sequence[str | None], prefixes: list[by
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _require_type(types: pa.Array, wanted: int) -> None:
-    found = pc.unique(types).to_pylist()
+def _require_type(run: Decoded, wanted: int) -> None:
+    found = pc.unique(run.rows.column("type")).to_pylist()
     if found not in ([], [wanted]):
-        raise MetadataTableError(
-            f"The metadata table has records of type {found} where type {wanted} belongs.",
-            hint="Read the table without its metadata table, and rebuild that.",
-        )
+        raise broken(f"there are types {found} where type {wanted} belongs", run.path)
+
+
+def _as_keys(keys: pa.BinaryArray, path: str) -> pa.StringArray:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise broken("a key is not UTF-8", path) from error

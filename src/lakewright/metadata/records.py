@@ -23,9 +23,10 @@ from lakewright.codec.avro.schema import parse_schema
 from lakewright.codec.avro.types import Record
 from lakewright.codec.hfile import HFile
 from lakewright.codec.hfile.cells import starting_with
-from lakewright.errors import MetadataTableError
+from lakewright.errors import MetadataTableError, SchemaError
 from lakewright.format.log_block import BlockType, LogBlock
 from lakewright.format.log_content import delete_rows
+from lakewright.metadata.shapes import misfit
 from lakewright.storage.base import Storage
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Part",
     "Prefixes",
     "Selection",
+    "broken",
     "decoded",
     "living",
 ]
@@ -80,6 +82,8 @@ class Decoded:
     keys: pa.BinaryArray
     rows: pa.RecordBatch
     schema: Record
+    path: str
+    """The first file they came from."""
 
 
 class FileGroupReader:
@@ -93,6 +97,13 @@ class FileGroupReader:
         self._base = base
         self._blocks = blocks
         self._opened: list[tuple[HFile, str]] | None = None
+
+    @property
+    def path(self) -> str:
+        """The file that the group begins with; empty if it has none."""
+        if self._base is not None:
+            return self._base[0]
+        return self._blocks[0].path if self._blocks else ""
 
     def read(self, selection: Selection) -> list[Part]:
         """The selected records, oldest first."""
@@ -172,14 +183,7 @@ def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
     """Decode the values; neighbours with equal schemas together. `columns` must all be there."""
     for schema, alike in groupby(parts, key=lambda p: p.schema):
         run = list(alike)
-        record = parse_schema(schema or "")
-        names = {f.name for f in record.fields} if isinstance(record, Record) else set()
-        if not isinstance(record, Record) or not names.issuperset(columns):
-            raise MetadataTableError(
-                f"Records of the metadata table lack {', '.join(columns)}.",
-                hint="Read the table without its metadata table, and rebuild that.",
-                context={"path": run[0].path},
-            )
+        record = _record(schema or "", columns, run[0].path)
         values = pa.concat_arrays([p.values for p in run])
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :].astype(np.int64)
         payload = values.buffers()[2] or pa.py_buffer(b"")
@@ -191,7 +195,36 @@ def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
             columns=columns,
             path=run[0].path,
         )
-        yield Decoded(pa.concat_arrays([p.keys for p in run]), rows, record)
+        for name in columns:
+            wrong = misfit(name, rows.column(name).type)
+            if wrong is not None:
+                raise broken(f"their schema does not fit: {wrong}", run[0].path)
+        yield Decoded(pa.concat_arrays([p.keys for p in run]), rows, record, run[0].path)
+
+
+def broken(why: str, path: str) -> MetadataTableError:
+    """The error for records that decode and still make no sense."""
+    return MetadataTableError(
+        f"Records of the metadata table cannot be used: {why}.",
+        hint="Read the table without its metadata table, and rebuild that.",
+        context={"path": path},
+    )
+
+
+def _record(schema: str, columns: Sequence[str], path: str) -> Record:
+    try:
+        record = parse_schema(schema)
+    except SchemaError as error:
+        error.context.setdefault("path", path)
+        raise
+    names = {f.name for f in record.fields} if isinstance(record, Record) else set()
+    if not isinstance(record, Record) or not names.issuperset(columns):
+        raise MetadataTableError(
+            f"Records of the metadata table lack {', '.join(columns)}.",
+            hint="Read the table without its metadata table, and rebuild that.",
+            context={"path": path},
+        )
+    return record
 
 
 def _codes(keys: pa.BinaryArray) -> npt.NDArray[np.int64]:

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.codec.avro.types import Record, Union
-from lakewright.errors import MetadataTableError
 from lakewright.expr.prune import RangeColumns
 from lakewright.metadata.bounds import WRAPPERS, typed_bounds
 from lakewright.metadata.keys import (
@@ -28,7 +27,14 @@ from lakewright.metadata.keys import (
     name_hashes,
     partition_identifier,
 )
-from lakewright.metadata.records import Decoded, FileGroupReader, Prefixes, decoded, living
+from lakewright.metadata.records import (
+    Decoded,
+    FileGroupReader,
+    Prefixes,
+    broken,
+    decoded,
+    living,
+)
 
 __all__ = ["MANY_PARTITIONS", "aligned_ranges", "column_statistics"]
 
@@ -138,22 +144,22 @@ def _rows(run: Decoded) -> _Rows:
     """One decoded run with its wrappers by name and missing fields as nulls."""
     stats = run.rows.column(_FIELD)
     if stats.null_count:
-        raise MetadataTableError(
-            "A record of column statistics is empty.",
-            hint="Read the table without its metadata table, and rebuild that.",
-        )
-    record = _record_of(run.schema)
+        raise broken("a record of column statistics is empty", run.path)
+    record = _record_of(run)
     fields = dict(zip([f.name for f in stats.type], stats.flatten(), strict=True))
     absent = pa.nulls(len(stats), pa.bool_()).fill_null(False)
+    if fields["fileName"].null_count:
+        raise broken("a record of column statistics names no file", run.path)
     value_type = fields.get("valueType")
     ordinals, details = pa.nulls(len(stats), pa.int32()), pa.nulls(len(stats), pa.string())
     if value_type is not None:
-        ordinals, details = value_type.flatten()
+        ordinals = pc.struct_field(value_type, "typeOrdinal")
+        details = pc.struct_field(value_type, "additionalInfo")
     return _Rows(
         run.keys,
         fields["fileName"],
-        _wrapped(record, "minValue", fields["minValue"]),
-        _wrapped(record, "maxValue", fields["maxValue"]),
+        _wrapped(record, "minValue", fields["minValue"], run.path),
+        _wrapped(record, "maxValue", fields["maxValue"], run.path),
         ordinals,
         details,
         {name: fields[stored] for stored, name in zip(_COUNTS, _COUNT_NAMES, strict=True)},
@@ -162,24 +168,35 @@ def _rows(run: Decoded) -> _Rows:
     )
 
 
-def _record_of(schema: Record) -> Record:
-    field = next(f for f in schema.fields if f.name == _FIELD)
+def _record_of(run: Decoded) -> Record:
+    field = next(f for f in run.schema.fields if f.name == _FIELD)
     inner = field.type.optional if isinstance(field.type, Union) else field.type
     if not isinstance(inner, Record):
-        raise MetadataTableError(
-            "The schema of column statistics is not a record.",
-            hint="Read the table without its metadata table, and rebuild that.",
-        )
+        raise broken("the schema of column statistics is no record", run.path)
     return inner
 
 
-def _wrapped(record: Record, name: str, values: pa.StructArray) -> dict[str, pa.Array]:
+def _wrapped(record: Record, name: str, values: pa.StructArray, path: str) -> dict[str, pa.Array]:
     """The values of each wrapper, by the names of the union's branches."""
     union = next(f.type for f in record.fields if f.name == name)
     branches = union.branches if isinstance(union, Union) else ()
     named = [b.name.rpartition(".")[2] for b in branches if isinstance(b, Record)]
+    if len(named) < 2 or len(named) != values.type.num_fields:
+        raise broken(f"{name} is no union of wrappers", path)
     members = dict(zip(named, values.flatten(), strict=True))
-    return {w: members[w].flatten()[0] for w in WRAPPERS if w in members}
+    found = {}
+    for wrapper, kind in WRAPPERS.items():
+        if wrapper in members:
+            fields = members[wrapper].flatten()
+            if not fields or not (fields[0].type == kind or _alike(fields[0].type, kind)):
+                raise broken(f"a {wrapper} of {name} has no value of type {kind}", path)
+            found[wrapper] = fields[0]
+    return found
+
+
+def _alike(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Decimals of any precision; releases differ there."""
+    return bool(pa.types.is_decimal(found) and pa.types.is_decimal(wanted))
 
 
 def _joined(runs: Sequence[_Rows]) -> _Rows:

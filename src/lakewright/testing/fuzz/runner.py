@@ -259,13 +259,13 @@ def _work(
     last = time.monotonic()
     while fed and (share is None or done.value < share):
         name, number = next(names), random.getrandbits(48)
-        started = time.monotonic()
+        started = time.process_time()
         outcome, found = fuzzer.run(
             name, number, lambda recipe: _announce(announced, f"{name} {recipe}")  # noqa: B023
         )
         now = time.monotonic()
         done.value += 1
-        tallies.setdefault(name, Tally()).count(outcome, now - started)
+        tallies.setdefault(name, Tally()).count(outcome, time.process_time() - started)
         if found is not None:
             outbox.send(found)
         if now - last > _REPORT_EVERY_S:

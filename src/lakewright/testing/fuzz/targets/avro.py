@@ -30,6 +30,7 @@ from lakewright.format.table_schema import with_meta_columns
 from lakewright.format.version import TableVersion
 from lakewright.testing.fuzz.avro_model import UndecodableError, model_records, plain_rows, same
 from lakewright.testing.fuzz.corpus import Corpus, Seed
+from lakewright.testing.fuzz.json_shapes import change_json, change_json_line
 from lakewright.testing.fuzz.judging import PATH, Case, Target, demand, demand_sound
 from lakewright.testing.fuzz.made import EVERY_TYPE, every_type_bodies
 from lakewright.testing.fuzz.mutators import mutate_plainly
@@ -189,6 +190,17 @@ def _change_block(data: bytes, random: Random) -> bytes:
     return data[:start] + _long(count) + _long(len(body)) + body + container.sync
 
 
+def _change_header(data: bytes, random: Random) -> bytes:
+    """The schema of a container changed to another one, records as they are."""
+    try:
+        container = read_container(data, path=PATH)
+    except FormatError:
+        return data
+    start = data.find(container.sync)
+    text = change_json(container.schema_json.encode(), random)
+    return MAGIC + b"\x02" + _text(b"avro.schema") + _text(text) + b"\x00" + data[start:]
+
+
 # ---- plans and metadata of instants -------------------------------------------------------------
 
 
@@ -306,7 +318,7 @@ TARGETS: Final = (
         check=_check_records,
         path="",
         tokens=(b"\x02", b"\x00", b"\x80", b"\xff" * 9 + b"\x01", *_JSON_TOKENS[:5]),
-        shapes=(_change_record, _change_record),
+        shapes=(_change_record, _change_record, change_json_line),
         share=12,
     ),
     Target(
@@ -315,7 +327,7 @@ TARGETS: Final = (
         seeds=_container_seeds,
         check=_check_container,
         tokens=(MAGIC, b"avro.schema", b"avro.codec", b"\x0edeflate", b"\x08null", *_JSON_TOKENS),
-        shapes=(_change_block,),
+        shapes=(_change_block, _change_header),
         share=6,
     ),
     Target(
@@ -324,7 +336,7 @@ TARGETS: Final = (
         seeds=_instant_seeds,
         check=_check_plan,
         tokens=(MAGIC, b"\x02", b"\x00", b'"null"', b'"int"', b'"string"', b"Hoodie"),
-        shapes=(_change_block, _change_block),
+        shapes=(_change_block, _change_block, _change_header),
         share=8,
     ),
     Target(
@@ -334,6 +346,7 @@ TARGETS: Final = (
         check=_check_schema,
         path="",
         tokens=_JSON_TOKENS,
+        shapes=(change_json,),
         share=6,
     ),
 )

@@ -26,6 +26,7 @@ from lakewright.metadata.record_index import record_locations, secondary_keys
 from lakewright.metadata.records import Everything, FileGroupReader, Keys, Part, Selection
 from lakewright.metadata.statistics import aligned_ranges, column_statistics
 from lakewright.testing.fuzz.corpus import Corpus, Seed
+from lakewright.testing.fuzz.json_shapes import change_json_line
 from lakewright.testing.fuzz.judging import PATH, Case, Target, demand, demand_sound
 from lakewright.testing.fuzz.mutators import mutate_plainly
 
@@ -266,7 +267,7 @@ TARGETS: Final = (
         seeds=_record_seeds,
         check=_check_records,
         tokens=(b"\x02", b"\x00", b'"null"', b'"string"', b'"long"'),
-        shapes=(_change_cell, _change_cell),
+        shapes=(_change_cell, _change_cell, change_json_line),
         share=6,
     ),
 )

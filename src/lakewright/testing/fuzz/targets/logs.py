@@ -19,11 +19,12 @@ from lakewright.codec.hfile import HFile
 from lakewright.codec.parquet import read_columns
 from lakewright.errors import FormatError, UnsupportedTableError
 from lakewright.format.block_rows import avro_rows, open_parquet_block, placed, record_schema
-from lakewright.format.log_block import MAGIC, BlockType, LogBlock, read_blocks
+from lakewright.format.log_block import MAGIC, BlockType, HeaderKey, LogBlock, read_blocks
 from lakewright.format.log_content import avro_frames, block_runs, delete_rows, record_positions
 from lakewright.format.log_scan import select_blocks
 from lakewright.testing.fuzz.avro_model import UndecodableError, model_records, plain_rows, same
 from lakewright.testing.fuzz.corpus import Corpus, Seed
+from lakewright.testing.fuzz.json_shapes import change_json
 from lakewright.testing.fuzz.judging import PATH, Case, Target, demand
 from lakewright.testing.fuzz.log_model import ModelBlock, model_log_file
 from lakewright.testing.fuzz.made import log_files
@@ -180,8 +181,11 @@ def _change_header(data: bytes, random: Random) -> bytes:
     def change(block: ModelBlock, random: Random) -> bytes:
         headers = dict(block.headers)
         key = random.choice([*headers, random.randrange(11)])
-        if random.random() < 0.2:
+        choice = random.random()
+        if choice < 0.2:
             headers.pop(key, None)
+        elif choice < 0.6 and HeaderKey.SCHEMA in headers:
+            headers[HeaderKey.SCHEMA] = change_json(headers[HeaderKey.SCHEMA], random)
         else:
             headers[key] = mutate_plainly(headers.get(key, b"1"), random)
         return framed(block.type, headers, block.content or b"")

@@ -20,6 +20,7 @@ from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.storage.base import ObjectInfo
 from lakewright.storage.memory import MemoryStorage
 from lakewright.testing.fuzz.corpus import Corpus, Seed
+from lakewright.testing.fuzz.json_shapes import change_json
 from lakewright.testing.fuzz.judging import Case, Target, demand, demand_sound
 from lakewright.testing.fuzz.mutators import mutate_plainly
 from lakewright.testing.fuzz.targets.logs import SHAPES
@@ -212,6 +213,11 @@ def _check_manifest(case: Case) -> None:
         file.overlaps("2", "3")
 
 
+def _change_manifest(data: bytes, random: Random) -> bytes:
+    version, end, manifest = data.partition(b"\n")
+    return version + end + change_json(manifest, random)
+
+
 # ---- archives of version 6 ----------------------------------------------------------------------
 
 
@@ -250,6 +256,7 @@ TARGETS: Final = (
         check=_check_manifest,
         path=".hoodie",
         tokens=(b'"fileName"', b'"fileLen"', b"null", b"[", b"-1", b"1e999", b"\n", b"\xb2"),
+        shapes=(_change_manifest,),
         share=3,
     ),
     Target(
