@@ -21,8 +21,8 @@ FIRST_DAY = 1_706_572_800_000  # 2024-01-30 UTC
 KEY_COLUMNS = "id string, sub int, region string, day string, at_ms bigint, ts bigint"
 PLAIN = "name string, amount double, pieces int, flag boolean"
 FLAT = (
-    "b boolean, i8 tinyint, i16 smallint, i32 int, i64 bigint, f float, d double, s string, "
-    "bin binary, dec decimal(10,2), big decimal(30,10), dt date, tm timestamp"
+    "b boolean, i32 int, i64 bigint, f float, d double, s string, bin binary, "
+    "dec decimal(10,2), big decimal(30,10), dt date, tm timestamp"
 )
 NESTED = (
     "st struct<a:int,b:string,c:struct<x:double,y:array<int>>>, arr array<bigint>, "
@@ -68,14 +68,10 @@ def _plain(i: int, g: int) -> dict[str, Any]:
 def _flat(i: int, g: int) -> dict[str, Any]:
     n = i + g
     if n % 7 == 6:
-        return dict.fromkeys(
-            ["b", "i8", "i16", "i32", "i64", "f", "d", "s", "bin", "dec", "big", "dt", "tm"]
-        )
+        return dict.fromkeys(name.split()[0] for name in FLAT.split(", "))
     sign = -1 if n % 2 else 1
     return {
         "b": n % 2 == 0,
-        "i8": sign * (127 - i),
-        "i16": sign * (32_767 - n),
         "i32": sign * (2_147_483_647 - n),
         "i64": sign * (9_223_372_036_854_775_807 - n),
         "f": sign * (0.1 + n),

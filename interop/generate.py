@@ -30,7 +30,7 @@ from interop.cases import (
 )
 from interop.deviations import Deviation
 from interop.hudi import ROOT, Hudi, HudiGoneError, HudiRefusedError
-from interop.instants import completed_writes, instants
+from interop.instants import WRITES, completed_writes, instants
 
 STORE = ROOT / ".cache" / "interop"
 MOST_TIME_TRAVELS = 5
@@ -81,8 +81,15 @@ def run_steps(case: Case, table: Path, hudi_of: Callable[[str], Hudi]) -> Hudi:
         elif isinstance(step, Crash):
             crash(table, step)
         else:
-            hudi.steps(table, case.name, [resolve(step, table)])
+            hudi.steps(
+                table, case.name, [{"settings": service_settings(case), **resolve(step, table)}]
+            )
     return hudi
+
+
+def service_settings(case: Case) -> Options:
+    """What procedures must know, since Hudi would make a metadata table on its own."""
+    return {"hoodie.metadata.enable": "false" if case.traits.metadata == "off" else "true"}
 
 
 def resolve(step: Step, table: Path) -> dict[str, Any]:
@@ -98,12 +105,9 @@ def resolve(step: Step, table: Path) -> dict[str, Any]:
                 "mode": mode,
             }
         case Sql(text, source, settings, register):
-            made: dict[str, Any] = {
-                "do": "sql",
-                "text": text,
-                "settings": dict(settings),
-                "register": register,
-            }
+            made: dict[str, Any] = {"do": "sql", "text": text, "register": register}
+            if settings:
+                made["settings"] = dict(settings)
             if source is not None:
                 made["source"] = {"schema": source[0], "rows": list(source[1])}
             return made
@@ -154,19 +158,37 @@ def ask(case: Case, table: Path, hudi: Hudi, folder: Path) -> list[dict[str, Any
 
 
 def ask_again(folder: Path, hudi_of: Callable[[str], Hudi], known: Sequence[Deviation]) -> None:
-    """Ask the other Hudis that deviations name for their answers to this case's queries."""
+    """Ask for the other opinions that deviations name, on this case's queries.
+
+    An opinion is another version of Hudi, or `cleared`: the judge itself, on a copy of the table
+    without the files of writes that never completed.
+    """
     case = json.loads((folder / "case.json").read_text())
     for asked in case["answers"]:
         kind = query_kind(asked["query"])
-        others = {d.opinion for d in known if d.opinion and d.covers(case["name"], kind)}
-        for version in others:
-            into = folder / f"opinion-{version}"
+        opinions = {d.opinion for d in known if d.opinion and d.covers(case["name"], kind)}
+        for opinion in sorted(opinions):
+            into = folder / f"opinion-{opinion}"
             into.mkdir(exist_ok=True)
+            table = cleared(folder / "table") if opinion == "cleared" else folder / "table"
+            hudi = hudi_of(case["hudi"] if opinion == "cleared" else opinion)
             try:
-                file = into / f"{asked['query']}.parquet"
-                hudi_of(version).read(folder / "table", file, asked["options"])
+                hudi.read(table, into / f"{asked['query']}.parquet", asked["options"])
             except HudiRefusedError as refused:
                 (into / f"{asked['query']}.trace.txt").write_text(refused.trace)
+
+
+def cleared(table: Path) -> Path:
+    """A copy of a table without the files of commits that never completed."""
+    copy = table.with_name("table-cleared")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(table, copy)
+    seen = instants(copy)
+    done = {s.requested for s in seen if s.state == "completed"}
+    for dead in {s.requested for s in seen if s.action in WRITES} - done:
+        for file in copy.rglob(f"*{dead}.*"):
+            file.unlink()
+    return copy
 
 
 def query_kind(name: str) -> str:

@@ -49,7 +49,6 @@ JAVA_OPTIONS = (
     "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
     "-Djol.skipHotspotSAAttach=true -Djdk.lang.Process.launchMechanism=VFORK"
 )
-VECTORISED = "spark.sql.parquet.enableVectorizedReader"
 
 
 class Hudi:
@@ -88,23 +87,9 @@ class Hudi:
         return done
 
     def read(self, path: str, into: str, options: dict[str, str]) -> int:
-        """One query of a table by path into one Parquet file; the number of rows.
-
-        Spark's vectorised Parquet reader cannot read the narrow integers that Hudi's row writer
-        leaves in files whose table says int; a failing query is tried once more without it.
-        """
-        try:
-            return self.store(self.load(path, options), into)
-        except Exception:
-            self.spark.conf.set(VECTORISED, "false")
-            try:
-                return self.store(self.load(path, options), into)
-            finally:
-                self.spark.conf.unset(VECTORISED)
-
-    def load(self, path: str, options: dict[str, str]) -> DataFrame:
-        """A table, or one query of it, as a DataFrame."""
-        return self.spark.read.format("hudi").options(**options).load(path)
+        """One query of a table by path into one Parquet file; the number of rows."""
+        frame = self.spark.read.format("hudi").options(**options).load(path)
+        return self.store(frame, into)
 
     def query(self, sql: str, into: str | None) -> Any:
         """Any SQL; the rows as JSON, or their number after they were stored as one Parquet file."""
@@ -155,15 +140,8 @@ class Hudi:
         source = step.get("source")
         if source is not None:
             self.frame(source["schema"], source["rows"]).createOrReplaceTempView("source")
-        settings = step.get("settings", {})
-        for key, value in settings.items():
-            self.spark.conf.set(key, value)
-        try:
-            text = step["text"].replace("{table}", name).replace("{path}", path)
-            return [json.loads(r) for r in self.spark.sql(text)._jdf.toJSON().collectAsList()]
-        finally:
-            for key in settings:
-                self.spark.conf.unset(key)
+        text = step["text"].replace("{table}", name).replace("{path}", path)
+        return self.set_and_run(text, step.get("settings", {}))
 
     def call(self, path: str, name: str, step: dict[str, Any]) -> Any:
         arguments = dict(step["arguments"])
@@ -172,8 +150,17 @@ class Hudi:
         else:
             arguments = {"path": path, **arguments}
         given = ", ".join(f"{key} => {literal(value)}" for key, value in arguments.items())
-        frame = self.spark.sql(f"call {step['procedure']}({given})")
-        return [json.loads(r) for r in frame._jdf.toJSON().collectAsList()]
+        return self.set_and_run(f"call {step['procedure']}({given})", step.get("settings", {}))
+
+    def set_and_run(self, text: str, settings: dict[str, str]) -> Any:
+        """Run a statement under settings of its own; the rows as JSON values."""
+        for key, value in settings.items():
+            self.spark.conf.set(key, value)
+        try:
+            return self.query(text, None)
+        finally:
+            for key in settings:
+                self.spark.conf.unset(key)
 
     # -- frames -----------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class FileChanges:
     instant: str
     case: ChangeCase
     before: FileSlice | None = None
-    """The group before the change; None if it was empty, or if the change log has the images."""
+    """The group before the change; None if it was empty or, beside a change log, is gone."""
     after: FileSlice | None = None
     """The base file with the rows after the change, or the log file with the changes."""
     change_logs: tuple[LogFile, ...] = ()
@@ -140,7 +140,9 @@ class _Planner:
                 group = FileGroupId(partition, file_id)
                 last = self._view.merged_slice(group)
                 if last is None:
-                    raise _gone(instant, f"file group {file_id} of partition {partition!r}")
+                    raise gone(
+                        instant.requested_time, f"file group {file_id} of partition {partition!r}"
+                    )
                 case = ChangeCase.REPLACED_GROUP
                 yield group, FileChanges(instant.requested_time, case, before=last)
 
@@ -154,15 +156,16 @@ class _Planner:
         if case is ChangeCase.EMPTIED_FILE:
             before = self._base_slice(group, stat.prev_commit)
             if before is None:
-                raise _gone(instant, f"the base file of {stat.prev_commit}")
+                raise gone(instant.requested_time, f"the base file of {stat.prev_commit}")
             return FileChanges(time, case, before=before)
         after = self._base_slice(group, time)
+        if case is ChangeCase.CHANGE_LOG:
+            logs = tuple(self._change_log(group, instant, path) for path in stat.cdc_stats or {})
+            before = self._base_slice(group, stat.prev_commit)
+            return FileChanges(time, case, before, after, logs)
         if after is None:
-            raise _gone(instant, str(stat.path))
-        if case is ChangeCase.NEW_FILE:
-            return FileChanges(time, case, after=after)
-        logs = tuple(self._change_log(group, instant, path) for path in stat.cdc_stats or {})
-        return FileChanges(time, case, self._base_slice(group, stat.prev_commit), after, logs)
+            raise gone(time, str(stat.path))
+        return FileChanges(time, case, after=after)
 
     def _slices(self, group: FileGroupId) -> tuple[FileSlice, ...]:
         known = self._view.groups.get(group)
@@ -181,7 +184,7 @@ class _Planner:
             for log in slice_.cdc_logs:
                 if log.name == name:
                     return log
-        raise _gone(instant, path)
+        raise gone(instant.requested_time, path)
 
     def _log_file(self, group: FileGroupId, instant: Instant, stat: WriteStat) -> FileChanges:
         name = (stat.path or "").rsplit("/", 1)[-1]
@@ -191,9 +194,11 @@ class _Planner:
                 if log.name == name:
                     after = FileSlice(group, slice_.base_instant, None, (log,))
                     before = self._before(log, slice_, slices[position + 1 :])
+                    if stat.base_file and (before is None or before.base is None):
+                        raise gone(instant.requested_time, stat.base_file)
                     case = ChangeCase.LOG_FILE
                     return FileChanges(instant.requested_time, case, before, after)
-        raise _gone(instant, str(stat.path))
+        raise gone(instant.requested_time, str(stat.path))
 
     def _before(
         self, log: LogFile, slice_: FileSlice, older: tuple[FileSlice, ...]
@@ -203,26 +208,27 @@ class _Planner:
         A slice without a base file follows a compaction that is planned or was planned when the
         log was written, so what the plan compacts belongs to it.
         """
-        base, logs = slice_.base, list(slice_.logs)
+        base, logs = slice_.base, slice_.logs
         if base is None and older:
-            base, logs = older[0].base, [*older[0].logs, *logs]
-        earlier = tuple(other for other in logs if self._rank(other, logs) < self._rank(log, logs))
+            base, logs = older[0].base, older[0].logs + logs
+        ranks = {other.name: (self._completed(other), n) for n, other in enumerate(logs)}
+        earlier = tuple(other for other in logs if ranks[other.name] < ranks[log.name])
         if base is None and not earlier:
             return None
         return FileSlice(slice_.group, slice_.base_instant, base, earlier)
 
-    def _rank(self, log: LogFile, logs: list[LogFile]) -> tuple[str, int]:
-        """Logs by when they took effect: by completion where names say who wrote them."""
-        completed = ""
-        if self._snapshot.properties.version.log_name_has_delta_instant:
-            completed = self._snapshot.timeline.completion_time_of(log.instant) or ""
-        return completed, logs.index(log)
+    def _completed(self, log: LogFile) -> str:
+        """When a log took effect, where its name says who wrote it; older than all otherwise."""
+        if not self._snapshot.properties.version.log_name_has_delta_instant:
+            return ""
+        return self._snapshot.timeline.completion_time_of(log.instant) or ""
 
 
-def _gone(instant: Instant, what: str) -> InstantNotFoundError:
+def gone(instant: str, what: str) -> InstantNotFoundError:
+    """The error for changes whose files are not there any more."""
     return InstantNotFoundError(
-        f"The changes of {instant.requested_time} cannot be told any more: {what} was cleaned.",
+        f"The changes of {instant} cannot be told any more: {what} was cleaned.",
         hint="Begin after this instant; let the cleaner retain more commits than readers of "
         "changes lag behind.",
-        context={"instant": instant.requested_time},
+        context={"instant": instant},
     )

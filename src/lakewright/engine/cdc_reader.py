@@ -23,7 +23,7 @@ from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.codec.avro.columns import decode_records
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.codec.avro.types import Record
-from lakewright.engine.cdc_plan import FileChanges, GroupChanges
+from lakewright.engine.cdc_plan import FileChanges, GroupChanges, gone
 from lakewright.engine.scan_plan import ScanTask
 from lakewright.engine.slice_reader import KEY, SliceReader
 from lakewright.engine.snapshot import Snapshot
@@ -126,13 +126,14 @@ class CdcReader:
                 before = _Side(logged.before, _Printer.LOGGED)
             elif logged.keys is not None:
                 existed = pc.not_equal(logged.ops, Operation.INSERT.value)
-                images = self._images(change.before, logged.keys, existed)
+                images = self._images(change.instant, change.before, logged.keys, existed)
                 before = _Side(images, _Printer.COMPARED)
             if logged.after is not None:
                 after = _Side(logged.after, _Printer.LOGGED)
             elif logged.keys is not None:
                 exists = pc.not_equal(logged.ops, Operation.DELETE.value)
-                after = _Side(self._images(change.after, logged.keys, exists), _Printer.STORED)
+                images = self._images(change.instant, change.after, logged.keys, exists)
+                after = _Side(images, _Printer.STORED)
             yield self._batch(change, logged.ops, before, after)
 
     def _logged(self, change: FileChanges) -> Iterator[_Logged]:
@@ -170,9 +171,13 @@ class CdcReader:
         )
         return made.apply(rows)
 
-    def _images(self, slice_: FileSlice | None, keys: pa.Array, wanted: pa.Array) -> pa.StructArray:
+    def _images(
+        self, instant: str, slice_: FileSlice | None, keys: pa.Array, wanted: pa.Array
+    ) -> pa.StructArray:
         """Rows of a base file by key; null where none is wanted or there."""
         needed = keys.filter(wanted)
+        if slice_ is None and len(needed):
+            raise gone(instant, "a base file with images that the change log lacks")
         whole = self.snapshot.schema.arrow
         found = [
             rows.filter(pc.is_in(self._keys(rows), value_set=needed))

@@ -89,11 +89,15 @@ class Conversion:
     ) -> pa.RecordBatch:
         """Convert a batch that holds at least `source_columns`.
 
-        `constants` gives values for columns that the file lacks, such as partition columns that
-        are not stored.
+        `constants` gives values for columns whatever the file says of them, such as partition
+        columns of a table that does not store them: merges of Hudi leave nulls of them in files.
         """
         plan = self.plan
-        if plan.is_identity and batch.schema.equals(plan.schema, check_metadata=True):
+        if (
+            not constants
+            and plan.is_identity
+            and batch.schema.equals(plan.schema, check_metadata=True)
+        ):
             return batch
         try:
             arrays = [_convert(c, batch, constants) for c in plan.columns]
@@ -136,7 +140,7 @@ def _plan(source: pa.Schema, target: pa.Schema, renames: frozenset[tuple[str, st
 
 
 def _convert(column: _Column, batch: pa.RecordBatch, constants: Mapping[str, Any]) -> pa.Array:
-    if column.source is None:
+    if column.source is None or column.target.name in constants:
         value = constants.get(column.target.name)
         if value is None:
             return pa.nulls(batch.num_rows, column.target.type)

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from lakewright.codec.json_text import load_json
 from lakewright.errors import NotFoundError, SchemaError
 from lakewright.format.evolution import MISSING
 from lakewright.format.table_properties import META_FOLDER, TableProperties
@@ -207,8 +208,8 @@ def _as_version(requested_time: str) -> int:
 
 def _json(data: str | bytes, path: str) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return load_json(data)
+    except ValueError as error:
         raise _broken(str(error), path) from error
 
 

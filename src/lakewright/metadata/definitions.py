@@ -6,11 +6,11 @@ the `files` index. A definition without a version is of version 1.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lakewright.codec.json_text import load_json
 from lakewright.errors import MetadataTableError, NotFoundError
 from lakewright.format.table_properties import TableProperties
 from lakewright.storage.base import Storage
@@ -55,7 +55,7 @@ def load_definitions(storage: Storage, properties: TableProperties) -> dict[str,
 def parse_definitions(data: bytes, *, path: str = "") -> dict[str, IndexDefinition]:
     """Read the JSON file. Unknown attributes are ignored; a broken file is an error."""
     try:
-        entries = json.loads(data)["indexDefinitions"] if data.strip() else {}
+        entries = load_json(data)["indexDefinitions"] if data.strip() else {}
         return {name: _definition(name, entry) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
         raise MetadataTableError(

@@ -187,14 +187,18 @@ def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
         values = pa.concat_arrays([p.values for p in run])
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :].astype(np.int64)
         payload = values.buffers()[2] or pa.py_buffer(b"")
-        rows = decode_records(
-            payload,
-            offsets[: len(values)],
-            offsets[1 : len(values) + 1],
-            record,
-            columns=columns,
-            path=run[0].path,
-        )
+        try:
+            rows = decode_records(
+                payload,
+                offsets[: len(values)],
+                offsets[1 : len(values) + 1],
+                record,
+                columns=columns,
+                path=run[0].path,
+            )
+        except SchemaError as error:
+            error.context.setdefault("path", run[0].path)
+            raise
         for name in columns:
             wrong = misfit(name, rows.column(name).type)
             if wrong is not None:

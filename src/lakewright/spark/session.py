@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from importlib import resources
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -30,10 +31,10 @@ DEFAULTS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 """Settings of new sessions. Spark's own default for listing files is one task per file."""
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 FILTERS_TO_PYTHON = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -82,16 +83,21 @@ def _created(app_name: str, master: str | None, settings: dict[str, str]) -> Spa
     os.environ["PYSPARK_PYTHON"] = settings.get(PYTHON) or os.environ.get(
         "PYSPARK_PYTHON", sys.executable
     )
+    chosen = dict(DEFAULTS)
+    if master is None or master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        chosen |= LOOPBACK
+    chosen |= settings
+    chosen[JAVA_OPTIONS] = f"{_quiet_logs()} {settings.get(JAVA_OPTIONS, '')}".strip()
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
-    on_one_machine = master is None or master.startswith("local")
-    for key, value in {**DEFAULTS, **(LOOPBACK if on_one_machine else {}), **settings}.items():
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
     except PySparkException as error:
-        if error.getErrorClass() != "JAVA_GATEWAY_EXITED":
+        if "JAVA_GATEWAY_EXITED" not in str(error):
             raise
         raise MissingDependencyError(
             "Spark's Java process did not start.",
@@ -100,6 +106,12 @@ def _created(app_name: str, master: str | None, settings: dict[str, str]) -> Spa
         ) from error
     spark.sparkContext.setLogLevel(settings.get("spark.log.level", "ERROR"))
     return spark
+
+
+def _quiet_logs() -> str:
+    """The option that keeps Java's start quiet; nothing if the package lies in a zip."""
+    with resources.as_file(resources.files(__package__) / "log4j2.properties") as path:
+        return f"-Dlog4j2.configurationFile={path.as_uri()}" if path.parent.name == "spark" else ""
 
 
 def _adopted(spark: SparkSession, master: str | None, settings: dict[str, str]) -> SparkSession:

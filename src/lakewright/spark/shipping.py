@@ -28,8 +28,10 @@ from lakewright.storage.resolve import open_storage
 __all__ = ["WorkerReport", "package_zip", "probe", "require_workers", "ship_package"]
 
 PACKAGE = "lakewright"
-NEEDED = (PACKAGE, "numpy", "pandas", "pyarrow", "pydantic")
-"""What a worker imports: Spark itself asks for pandas before it hands over Arrow batches."""
+NEEDED = (PACKAGE, "numpy", "pyarrow", "pydantic")
+"""What reading in a worker imports."""
+LEFT_HERE = ("__pycache__", "cli", "testing")
+"""Folders of the package that no worker imports."""
 PROBES_PER_CORE = 2
 PROBES_MAX = 64
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
@@ -70,9 +72,9 @@ def _files(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
         name = f"{path}/{entry.name}"
         if entry.is_dir():
-            if entry.name != "__pycache__":
+            if entry.name not in LEFT_HERE:
                 yield from _files(entry, name)
-        elif not entry.name.endswith(".pyc"):
+        else:
             yield name, entry.read_bytes()
 
 

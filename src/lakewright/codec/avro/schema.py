@@ -30,6 +30,7 @@ from lakewright.codec.avro.types import (
     Record,
     Union,
 )
+from lakewright.codec.json_text import load_json
 from lakewright.errors import SchemaError
 
 __all__ = [
@@ -93,8 +94,8 @@ def parse_schema(text: str | bytes) -> AvroType:
 @lru_cache(maxsize=128)
 def _parse_text(text: str) -> AvroType:
     try:
-        node = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        node = load_json(text)
+    except ValueError as error:
         _refuse(f"the schema text is not JSON: {error}")
     return _Parser().parse(node, namespace="", depth=0)
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from lakewright.codec.json_text import load_json
 from lakewright.errors import CorruptFileError
 
 __all__ = ["format_json", "parse_json"]
@@ -35,8 +36,8 @@ class _Number(float):
 def parse_json(data: bytes, *, path: str) -> dict[str, Any]:
     """The object of a UTF-8 JSON text, keys in their order."""
     try:
-        value = json.loads(data.decode("utf-8"), parse_float=_Number)
-    except (ValueError, RecursionError) as error:
+        value = load_json(data, parse_float=_Number)
+    except ValueError as error:
         raise _broken(f"is not JSON: {error}", path) from error
     if not isinstance(value, dict):
         raise _broken("holds no JSON object", path)

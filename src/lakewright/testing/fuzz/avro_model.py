@@ -23,11 +23,15 @@ from lakewright.codec.avro.types import (
     Union,
 )
 
-__all__ = ["UndecodableError", "model_datum", "model_records", "plain_rows", "same"]
+__all__ = ["UndecodableError", "UnknownSchemaError", "model_datum", "model_records", "plain_rows", "same"]
 
 
 class UndecodableError(Exception):
-    """The independent decoder does not accept the bytes or the schema."""
+    """The independent decoder does not accept the bytes."""
+
+
+class UnknownSchemaError(Exception):
+    """The independent decoder does not accept the schema, so it has no answer."""
 
 
 def model_records(schema_text: str, bodies: list[bytes]) -> list[Any]:
@@ -36,12 +40,18 @@ def model_records(schema_text: str, bodies: list[bytes]) -> list[Any]:
 
 
 def model_datum(schema_text: str, body: bytes) -> Any:
-    """One value by fastavro; `UndecodableError` if it fails or leaves bytes over."""
+    """One value by fastavro; `UndecodableError` if it fails or leaves bytes over.
+
+    `UnknownSchemaError` for a schema that only we accept (a default of another type, odd names).
+    """
     import fastavro
 
-    stream = io.BytesIO(body)
     try:
         schema = fastavro.parse_schema(_without_logical(json.loads(schema_text)), _force=True)
+    except Exception as error:
+        raise UnknownSchemaError(f"{type(error).__name__}: {error}") from error
+    stream = io.BytesIO(body)
+    try:
         value = fastavro.schemaless_reader(stream, schema, None)
     except Exception as error:
         raise UndecodableError(f"{type(error).__name__}: {error}") from error

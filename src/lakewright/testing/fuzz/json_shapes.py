@@ -71,10 +71,9 @@ def _places(tree: Any) -> Any:
     pending = [tree]
     while pending:
         node = pending.pop()
-        keys = list(node) if isinstance(node, dict) else range(len(node))
-        for key in keys if isinstance(node, dict | list) else ():
-            yield node, key
-            if isinstance(node[key], dict | list):
+        if isinstance(node, dict | list):
+            for key in list(node) if isinstance(node, dict) else range(len(node)):
+                yield node, key
                 pending.append(node[key])
 
 

@@ -28,7 +28,7 @@ _WRAPPERS: Final = {
     "FloatWrapper": "float",
     "DoubleWrapper": "double",
     "BytesWrapper": "bytes",
-    "StringWrapper": "string",
+    "StringWrapper": "bytes",  # that it is UTF-8 shows when it is converted to text
     "DateWrapper": "int",
     "DecimalWrapper": "bytes",
     "TimeMicrosWrapper": "long",

@@ -142,6 +142,11 @@ class _Cells(FileGroupReader):
     def __init__(self, schema: str, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
         self._part = Part(keys, values, schema, PATH)
 
+    @property
+    def path(self) -> str:
+        """The file that errors must name."""
+        return PATH
+
     def read(self, selection: Selection) -> list[Part]:
         """As the reader of a stored file group does it."""
         part = self._part
