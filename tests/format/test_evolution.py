@@ -239,13 +239,15 @@ def test_a_hidden_column_is_missing_although_its_type_is_the_same() -> None:
     assert rows == [{"s": {"x": None}, "c": None}]
 
 
-def test_constants_fill_only_columns_that_the_file_lacks() -> None:
-    source = pa.schema({"a": pa.int32()})
+def test_constants_win_over_what_the_file_holds() -> None:
+    source = pa.schema({"a": pa.int32(), "day": pa.date32()})
     target = pa.schema({"a": pa.int32(), "day": pa.date32(), "n": pa.int64()})
-    batch = pa.RecordBatch.from_pydict({"a": [1, 2]}, source)
-    constants = {"a": 9, "day": date(2024, 1, 1), "n": pa.scalar(5, pa.int32())}
+    batch = pa.RecordBatch.from_pydict({"a": [1, 2], "day": [None, None]}, source)
+    constants = {"day": date(2024, 1, 1), "n": pa.scalar(5, pa.int32())}
     rows = conversion(source, target).apply(batch, constants).to_pylist()
     assert rows == [{"a": a, "day": date(2024, 1, 1), "n": 5} for a in (1, 2)]
+    same = conversion(source, source).apply(batch, {"day": date(2024, 1, 1)})
+    assert same.column("day").null_count == 0
 
 
 def test_a_batch_that_fits_is_returned_as_it_is() -> None:

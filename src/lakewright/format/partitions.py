@@ -8,6 +8,7 @@ same answer. A folder that vanishes while it is listed counts as empty.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -25,6 +26,7 @@ _METADATA_FILES = tuple(PARTITION_METADATA_FILE + ending for ending in ("", ".pa
 _HOODIE_FOLDER = ".hoodie"
 _COMMIT_TIME = "commitTime"
 _DEPTH = "partitionDepth"
+_DEPTH_TEXT = re.compile(r"[0-9]{1,9}")
 
 
 class ListedFile(NamedTuple):
@@ -180,7 +182,7 @@ def _parse_metadata_file(data: bytes, path: str) -> PartitionMetadata:
     else:
         pairs = parse_properties(data, path=path)
     depth = pairs.get(_DEPTH)
-    if depth is not None and not (depth.isascii() and depth.isdigit()):
+    if depth is not None and not _DEPTH_TEXT.fullmatch(depth):
         raise FormatError(
             f"The partition depth {depth!r} is not a number.",
             hint=f"Set {_DEPTH} to the number of folders between the table and the partition.",

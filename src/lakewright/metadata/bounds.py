@@ -130,7 +130,7 @@ def _decimals(values: pa.Array, ordinals: pa.Array, details: pa.Array) -> Iterat
     yield decimals_of_bytes(pc.if_else(old, values, None), _SCALE_V1)
     for detail in details.filter(pc.invert(old)).unique().drop_null().to_pylist():
         scale = detail.rpartition(",")[2].strip()
-        if scale.isascii() and scale.isdigit() and int(scale) <= 38:
+        if scale.isascii() and scale.isdigit() and len(scale) < 3 and int(scale) <= 38:
             chosen = pc.and_(pc.invert(old), pc.equal(details, detail))
             yield decimals_of_bytes(pc.if_else(chosen, values, None), int(scale))
 
@@ -139,7 +139,8 @@ def decimals_of_bytes(values: pa.BinaryArray, scale: int) -> pa.Array:
     """Big-endian two's complement numbers as decimals; null for more than 16 bytes or none."""
     rows = ByteRows.of(values)
     usable = (rows.lengths > 0) & (rows.lengths <= _DECIMAL_BYTES)
-    sign = np.where(rows.data[rows.starts] & 0x80, 0xFF, 0).astype(np.uint8)
+    sign = np.zeros(len(rows), np.uint8)
+    sign[usable] = np.where(rows.data[rows.starts[usable]] & 0x80, 0xFF, 0)
     little = np.repeat(sign[:, None], _DECIMAL_BYTES, axis=1)
     for place in range(_DECIMAL_BYTES):
         some = np.flatnonzero(usable & (rows.lengths > place))

@@ -24,7 +24,9 @@ __all__ = ["MAGIC", "SYNC_SIZE", "Container", "read_container", "write_container
 
 MAGIC: Final = b"Obj\x01"
 SYNC_SIZE: Final = 16
-BLOCK_BYTES_MAX: Final = 1 << 30
+INFLATED_BYTES_MIN: Final = 4 << 20
+INFLATED_PER_BYTE: Final = 32
+"""What a compressed block may inflate to; Hudi itself never compresses these small files."""
 EMPTY_RECORDS_MAX: Final = 1 << 16
 """Records without bytes in one block; nothing else bounds their number."""
 
@@ -146,10 +148,11 @@ def _read_block(
 
 def _inflate(body: bytes, offset: int) -> bytes:
     engine = zlib.decompressobj(-zlib.MAX_WBITS)
+    limit = INFLATED_BYTES_MIN + INFLATED_PER_BYTE * len(body)
     try:
-        plain = engine.decompress(body, BLOCK_BYTES_MAX)
+        plain = engine.decompress(body, limit)
     except zlib.error as error:
         raise Damage(offset, f"a block does not inflate ({error})") from None
     if not engine.eof:
-        raise Damage(offset, "a compressed block is cut or inflates to more than 1 GiB")
+        raise Damage(offset, f"a compressed block is cut or inflates to more than {limit} bytes")
     return plain

@@ -41,6 +41,9 @@ PADDING: Final = 16
 """Bytes behind the last frame that a window may touch."""
 EMPTY_ITEMS_PER_BYTE: Final = 16
 """Array items without bytes (nulls, empty records) per payload byte: nothing else bounds them."""
+NULL_BYTES_MIN: Final = 4 << 20
+NULL_BYTES_PER_BYTE: Final = 64
+"""Bytes that nulls of wide fixed types may take in columns: a null is one byte in the payload."""
 
 _U = np.uint64
 _ONE: Final = _U(1)
@@ -57,7 +60,17 @@ _FOLDS: Final = (
 class Chunk:
     """A padded stretch of a payload, and where it came from."""
 
-    __slots__ = ("_raw", "arrow", "base", "column", "data", "empty_items", "first", "path")
+    __slots__ = (
+        "_raw",
+        "arrow",
+        "base",
+        "column",
+        "data",
+        "empty_items",
+        "first",
+        "null_bytes",
+        "path",
+    )
 
     def __init__(self, data: Bytes, *, base: int | Positions, first: int, path: str) -> None:
         self.data = data
@@ -68,6 +81,7 @@ class Chunk:
         self.path = path
         self.column = ""  # for messages: the top-level field being decoded
         self.empty_items = 0  # how many more are allowed, see EMPTY_ITEMS_PER_BYTE
+        self.null_bytes = NULL_BYTES_MIN + NULL_BYTES_PER_BYTE * len(data)
 
     @property
     def raw(self) -> bytes:
@@ -126,6 +140,12 @@ class Lanes:
     def merge(self, index: Positions, moved: Lanes) -> None:
         """Take over the cursors of lanes that were selected and moved."""
         self.pos[index] = moved.pos
+
+    def spread(self, width: int) -> None:
+        """Before a column of fixed `width` gets a place for every lane, also for those without."""
+        self.chunk.null_bytes -= width * len(self)
+        if self.chunk.null_bytes < 0:
+            self.fail_lane(0, int(self.pos[0]), f"too many nulls of types with {width} bytes")
 
     def fail(self, bad: Flags, what: str) -> None:
         """Report the first lane of `bad`."""

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as pt
 
 from lakewright.codec.avro.blocks import BlockWalker, ItemShape
 from lakewright.codec.avro.cursor import Flags, Lanes, Positions
@@ -28,12 +29,21 @@ __all__ = [
 ]
 
 _INT32_MAX: Final = (1 << 31) - 1
+_NUMBER_BYTES: Final = 32
 
 
 def _expand(values: pa.Array, present: Flags) -> pa.Array:
     """The values in the places that are present, null elsewhere."""
     index = np.cumsum(present) - 1
     return values.take(pa.array(index, mask=~present))
+
+
+def _fixed_width(dtype: pa.DataType) -> int:
+    """Bytes that a null of this type takes beyond those of a number."""
+    if pt.is_struct(dtype):
+        return sum(_fixed_width(field.type) for field in dtype)
+    wide = pt.is_fixed_size_binary(dtype) and dtype.byte_width > _NUMBER_BYTES
+    return int(dtype.byte_width) if wide else 0
 
 
 class OptionalReader(Reader):
@@ -43,6 +53,7 @@ class OptionalReader(Reader):
         self.type = inner.type
         self._inner = inner
         self._null_index = null_index
+        self._width = _fixed_width(inner.type)
 
     def _present(self, lanes: Lanes) -> Flags:
         index = lanes.unsigned(None)
@@ -57,6 +68,8 @@ class OptionalReader(Reader):
         present = self._present(lanes)
         if present.all():
             return self._inner.read(lanes)
+        if self._width:
+            lanes.spread(self._width)
         if not present.any():
             return pa.nulls(len(lanes), self.type)
         if isinstance(self._inner, MaskedReader):
@@ -109,12 +122,15 @@ class UnionReader(Reader):
         self.type = dtype
         self._branches = branches
         self._null_index = null_index
+        self._width = sum(_fixed_width(branch.type) for branch in branches)
 
     def read(self, lanes: Lanes) -> pa.Array:
         """Each branch read from the lanes that chose it."""
         index = _branches(lanes, len(self._branches))
         if len(self._branches) == 1:
             return self._branches[0].read(lanes)
+        if self._width:
+            lanes.spread(self._width)
         members = []
         for number, branch in enumerate(self._branches):
             if number == self._null_index:

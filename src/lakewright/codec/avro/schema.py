@@ -12,6 +12,7 @@ defined twice, a schema that contains itself, is nested too deeply or unfolds to
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NoReturn, TypeGuard
@@ -54,6 +55,9 @@ TEXT_BYTES_MAX: Final = 16 << 20
 DEPTH_MAX: Final = 64
 TYPES_MAX: Final = 100_000
 FIXED_SIZE_MAX: Final = (1 << 31) - 1
+UNION_BRANCHES_MAX: Final = 1 << 8
+"""Each branch of a union is a column of its own, with a place for every record."""
+_EXACT_BYTES: Final = 256
 
 _LOGICAL: Final = {
     "date": "int",
@@ -102,6 +106,8 @@ def _parse_text(text: str) -> AvroType:
 
 def decimal_precision_max(size: int) -> int:
     """The most decimal digits that always fit into `size` bytes of two's complement."""
+    if size > _EXACT_BYTES:
+        return int((8 * size - 1) * math.log10(2))
     return len(str((1 << (8 * size - 1)) - 1)) - 1 if size else 0
 
 
@@ -173,6 +179,8 @@ class _Parser:
         _refuse(f"'{name}' is neither an Avro type nor a name that was defined before")
 
     def _union(self, node: list[Any], namespace: str, depth: int) -> Union:
+        if len(node) > UNION_BRANCHES_MAX:
+            _refuse(f"a union has {len(node)} branches, more than {UNION_BRANCHES_MAX}")
         branches = tuple(self.parse(b, namespace=namespace, depth=depth + 1) for b in node)
         seen = set()
         for branch in branches:
