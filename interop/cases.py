@@ -50,8 +50,9 @@ class Call:
 
 @dataclass(frozen=True)
 class Crash:
-    """Take the newest completed instant back to a state it has when its writer dies."""
+    """A write whose writer dies: before its commit (`inflight`) or before its first file."""
 
+    write: Write
     state: Literal["inflight", "requested"] = "inflight"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from collections import Counter, defaultdict
@@ -33,7 +34,7 @@ from interop.change_ranges import Asked, Range, asked_table
 from interop.compare_changes import compare_ranges
 from interop.deviations import load_deviations
 from interop.generate import STORE, run_steps
-from interop.hudi import Hudi, HudiRefusedError
+from interop.hudi import Hudi, HudiGoneError, HudiRefusedError
 
 LABEL = "_range"
 RANGES_AT_ONCE = 12
@@ -103,14 +104,15 @@ def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool]) -> None:
 def make(case: Case, hudi: Hudi) -> Asked | None:
     """Make a table with change data; None if Hudi cannot."""
     folder = STORE / case.hudi / case.name
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     error = None
     try:
         run_steps(case, folder / "table", lambda _: hudi)
     except HudiRefusedError as refused:
+        require_alive(refused)
         error = str(refused)
-    finally:
-        hudi.forget(case.name)
+    hudi.forget(case.name)
     traits = {name: getattr(case.traits, name) for name in case.traits.__dataclass_fields__}
     told = {"name": case.name, "hudi": case.hudi, "traits": traits, "error": error, "answers": []}
     (folder / "case.json").write_text(json.dumps(told, indent=1) + "\n")
@@ -139,6 +141,7 @@ def ask_some(asked: Asked, ranges: Sequence[Range], hudi: Hudi) -> list[dict[str
     try:
         together = answer(asked, ranges, hudi)
     except HudiRefusedError as refused:
+        require_alive(refused)
         if len(ranges) > 1:
             return [entry for r in ranges for entry in ask_some(asked, [r], hudi)]
         return [described(ranges[0], None, str(refused))]
@@ -150,6 +153,12 @@ def ask_some(asked: Asked, ranges: Sequence[Range], hudi: Hudi) -> list[dict[str
         pq.write_table(rows, asked.folder / file)
         entries.append(described(range_, file, None))
     return entries
+
+
+def require_alive(refused: HudiRefusedError) -> None:
+    """End the lane where Spark has stopped; what is stored so far is used by the next run."""
+    if any(sign in str(refused) for sign in ("SparkContext", "Connection refused")):
+        raise HudiGoneError(f"Spark has stopped: {refused}") from refused
 
 
 def described(range_: Range, file: str | None, error: str | None) -> dict[str, Any]:

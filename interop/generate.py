@@ -12,6 +12,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,14 @@ from interop.instants import WRITES, completed_writes, instants
 
 STORE = ROOT / ".cache" / "interop"
 MOST_TIME_TRAVELS = 5
+FAILING_CHECK = {
+    "hoodie.precommit.validators": (
+        "org.apache.hudi.client.validator.SqlQuerySingleResultPreCommitValidator"
+    ),
+    "hoodie.precommit.validators.single.value.sql.queries": (
+        "select count(*) from <TABLE_NAME>#-1"
+    ),
+}
 QUERY_TYPE = "hoodie.datasource.query.type"
 
 
@@ -79,7 +88,7 @@ def run_steps(case: Case, table: Path, hudi_of: Callable[[str], Hudi]) -> Hudi:
             hudi.forget(case.name)
             hudi = hudi_of(step.hudi)
         elif isinstance(step, Crash):
-            crash(table, step)
+            crash(case, step, table, hudi)
         else:
             hudi.steps(
                 table, case.name, [{"settings": service_settings(case), **resolve(step, table)}]
@@ -131,14 +140,22 @@ def call(procedure: str, by: str, **arguments: Any) -> dict[str, Any]:
     return {"do": "call", "procedure": procedure, "by": by, "arguments": arguments}
 
 
-def crash(table: Path, step: Crash) -> None:
-    """Undo the last moments of the newest write: what its writer leaves behind when it dies."""
-    newest = completed_writes(table)[-1]
-    gone = {"completed"} | ({"inflight"} if step.state == "requested" else set())
-    for seen in instants(table):
-        if seen.requested == newest.requested and seen.state in gone:
-            seen.file.unlink()
-            seen.file.with_name(f".{seen.file.name}.crc").unlink(missing_ok=True)
+def crash(case: Case, step: Crash, table: Path, hudi: Hudi) -> None:
+    """Let a write fail at its last check before the commit, so that it leaves all its traces."""
+    options = {**step.write.options, **FAILING_CHECK}
+    try:
+        hudi.steps(table, case.name, [resolve(replace(step.write, options=options), table)])
+    except HudiRefusedError as refused:
+        if "alidat" not in refused.trace:
+            raise
+    else:
+        raise HudiRefusedError("a write that was to fail has completed")
+    if step.state == "requested":
+        dead = [s for s in instants(table) if s.state == "inflight"][-1]
+        for file in table.rglob(f"*{dead.requested}.*"):
+            if not file.name.endswith("requested"):
+                file.unlink()
+        shutil.rmtree(table / ".hoodie" / ".temp" / dead.requested, ignore_errors=True)
 
 
 def ask(case: Case, table: Path, hudi: Hudi, folder: Path) -> list[dict[str, Any]]:

@@ -195,11 +195,9 @@ def crashed(m: Maker) -> list[Step]:
     """A dead writer that its successor rolled back, and one that nobody has met yet."""
     return [
         m.first(),
-        m.update(1),
-        Crash("inflight"),
+        Crash(m.update(1)),
         m.update(2),
-        m.update(3),
-        Crash("inflight"),
+        Crash(m.update(3)),
     ]
 
 

@@ -62,7 +62,7 @@ class Hudi:
         scratch.mkdir(exist_ok=True)
         java_options = f"{JAVA_OPTIONS} -Djava.io.tmpdir={scratch}"
         builder = builder.config("spark.driver.extraJavaOptions", java_options)
-        builder = builder.config("spark.jars", jar)
+        builder = builder.config("spark.driver.extraClassPath", jar)
         builder = builder.config("spark.local.dir", str(work / "spark"))
         builder = builder.config("spark.sql.warehouse.dir", str(work / "warehouse"))
         self.work = work

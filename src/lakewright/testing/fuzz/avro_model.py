@@ -23,7 +23,14 @@ from lakewright.codec.avro.types import (
     Union,
 )
 
-__all__ = ["UndecodableError", "UnknownSchemaError", "model_datum", "model_records", "plain_rows", "same"]
+__all__ = [
+    "UndecodableError",
+    "UnknownSchemaError",
+    "model_datum",
+    "model_records",
+    "plain_rows",
+    "same",
+]
 
 
 class UndecodableError(Exception):
@@ -72,9 +79,9 @@ def plain_rows(batch: pa.RecordBatch, schema: Record) -> list[dict[str, Any]]:
     """The rows of a batch of all columns of `schema`, as fastavro would have read them."""
     columns = [_plain(batch.column(i), f.type) for i, f in enumerate(schema.fields)]
     names = [f.name for f in schema.fields]
-    return [
-        dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
-    ] or [{} for _ in range(batch.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] or [
+        {} for _ in range(batch.num_rows)
+    ]
 
 
 def _plain(column: pa.Array, schema: AvroType) -> list[Any]:

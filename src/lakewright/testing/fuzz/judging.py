@@ -196,11 +196,15 @@ def judge(target: Target, case: Case, limits: Limits | None = None) -> Outcome:
     except target.allowed as error:
         outcome = _refused(target, case, error)
     except _Overtime as late:
-        outcome = Outcome(Kind.TOO_SLOW, _where(late)[-1], "".join(traceback.format_exception(late)))
+        outcome = Outcome(
+            Kind.TOO_SLOW, _where(late)[-1], "".join(traceback.format_exception(late))
+        )
     except MemoryError as error:
         outcome = Outcome(Kind.TOO_LARGE, _where(error)[-1], _text(error))
     except Exception as error:
-        outcome = Outcome(Kind.WRONG_ERROR, f"{type(error).__name__} {_where(error)[-1]}", _text(error))
+        outcome = Outcome(
+            Kind.WRONG_ERROR, f"{type(error).__name__} {_where(error)[-1]}", _text(error)
+        )
     if limits is not None and not outcome.kind.is_finding and limits.too_large(len(case.data)):
         return Outcome(Kind.TOO_LARGE, outcome.where, "resident memory; see the file")
     return outcome

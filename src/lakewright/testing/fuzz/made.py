@@ -140,7 +140,9 @@ def delete_contents() -> dict[str, bytes]:
         "text": pa.array(["a", None, "ж" * 9, ""]),
         "bytes": pa.array([b"\x00", None, b"\xff" * 9, b""]),
         "boolean": pa.array([True, False, None, True]),
-        "decimal": pa.array([Decimal("1.50"), None, Decimal("-7"), Decimal(0)], pa.decimal128(12, 2)),
+        "decimal": pa.array(
+            [Decimal("1.50"), None, Decimal("-7"), Decimal(0)], pa.decimal128(12, 2)
+        ),
         "moment": pa.array([1, 2, None, -5], pa.timestamp("us", "UTC")),
         "day": pa.array([1, 2, None, -5], pa.date32()),
     }
@@ -165,7 +167,10 @@ def parquet_files() -> dict[str, bytes]:
             "n": pa.array([1, None, 3, 4, 5, 6], pa.int64()),
             "d": pa.array([1.5, None, 2.5, 3.5, 0.0, -1.0]),
             "b": [True, False, None, True, True, False],
-            "x": pa.array([Decimal("1.50"), None, Decimal("-7"), Decimal(0)] + [None] * 2, pa.decimal128(12, 2)),
+            "x": pa.array(
+                [Decimal("1.50"), None, Decimal("-7"), Decimal(0)] + [None] * 2,
+                pa.decimal128(12, 2),
+            ),
             "t": pa.array([1, 2, None, -5, 7, 8], pa.timestamp("us", "UTC")),
         }
     )
@@ -215,7 +220,8 @@ def log_files() -> dict[str, bytes]:
     return {
         "avro": first + second,
         "rolled-back": first + second + rollback_block(instant="009", target="001"),
-        "deletes": first + b"".join(
+        "deletes": first
+        + b"".join(
             encode_block(delete, {HeaderKey.INSTANT_TIME: f"1{n:02}"}, content)
             for n, content in enumerate(deletes.values())
         ),
@@ -223,7 +229,9 @@ def log_files() -> dict[str, bytes]:
         + encode_block(avro, placed, _avro_content(few))
         + encode_block(avro, compacted, _avro_content(few)),
         "parquet": encode_block(BlockType.PARQUET_DATA, _headers("001", _FEW), flat) + first,
-        "changes": encode_block(BlockType.CDC_DATA, _headers("001", _CHANGE), _avro_content(change)),
+        "changes": encode_block(
+            BlockType.CDC_DATA, _headers("001", _CHANGE), _avro_content(change)
+        ),
         "cut": first + second[:-30] + first,
         "empty": encode_block(avro, _headers("001", _FEW), _avro_content([])),
     }

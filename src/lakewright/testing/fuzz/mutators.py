@@ -99,7 +99,9 @@ def _stretch(data: bytes, random: Random) -> tuple[int, int]:
 
 def _flip_bit(data: bytes, random: Random) -> bytes:
     at = _place(data, random)
-    return data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :] if data else b""
+    return (
+        data[:at] + bytes([data[at] ^ 1 << random.randrange(8)]) + data[at + 1 :] if data else b""
+    )
 
 
 def _set_octet(data: bytes, random: Random) -> bytes:

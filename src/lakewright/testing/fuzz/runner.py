@@ -261,7 +261,9 @@ def _work(
         name, number = next(names), random.getrandbits(48)
         started = time.process_time()
         outcome, found = fuzzer.run(
-            name, number, lambda recipe: _announce(announced, f"{name} {recipe}")  # noqa: B023
+            name,
+            number,
+            lambda recipe: _announce(announced, f"{name} {recipe}"),  # noqa: B023
         )
         now = time.monotonic()
         done.value += 1

@@ -65,9 +65,7 @@ def _schema() -> str:
     ]
     record = {"type": "record", "name": "HoodieDeleteRecord", "fields": fields}
     records = {"name": "deleteRecordList", "type": {"type": "array", "items": record}}
-    return json.dumps(
-        {"type": "record", "name": "HoodieDeleteRecordList", "fields": [records]}
-    )
+    return json.dumps({"type": "record", "name": "HoodieDeleteRecordList", "fields": [records]})
 
 
 _SCHEMA: Final = _schema()

@@ -63,14 +63,15 @@ _BATCH: Final = pa.record_batch(
     }
 )
 
-_RANGES: Final = {
-    name: ColumnRange(
-        *([None, None] if name in ("d", "r") else pc.min_max(_BATCH.column(name)).as_py().values()),
-        null_count=_BATCH.column(name).null_count,
-        value_count=_BATCH.num_rows,
-    )
-    for name in _BATCH.schema.names
-}
+
+def _range(name: str) -> ColumnRange:
+    column = _BATCH.column(name)
+    has_order = name not in ("d", "r")
+    low, high = pc.min_max(column).as_py().values() if has_order else (None, None)
+    return ColumnRange(low, high, column.null_count, _BATCH.num_rows)
+
+
+_RANGES: Final = {name: _range(name) for name in _BATCH.schema.names}
 
 
 def _seeds(corpus: Corpus) -> list[Seed]:

@@ -100,8 +100,8 @@ def _change_unsummed(data: bytes, random: Random) -> bytes:
         return data
     size = min(33 + max(struct.unpack_from(">i", data, at + 8)[0], 0), len(data) - at)
     inside = mutate_plainly(data[at + 33 : at + size], random)[: size - 33]
-    block = data[at : at + 24] + b"\x00" + data[at + 25 : at + 33] + inside.ljust(size - 33, b"\x00")
-    return data[:at] + block + data[at + size :]
+    header = data[at : at + 24] + b"\x00" + data[at + 25 : at + 33]
+    return data[:at] + header + inside.ljust(size - 33, b"\x00") + data[at + size :]
 
 
 def _occurrences(data: bytes, token: bytes) -> list[int]:
@@ -150,6 +150,8 @@ class _Cells(FileGroupReader):
     def read(self, selection: Selection) -> list[Part]:
         """As the reader of a stored file group does it."""
         part = self._part
+        values = part.values
+        assert values is not None
         match selection:
             case Everything():
                 return [part]
@@ -157,7 +159,7 @@ class _Cells(FileGroupReader):
                 mask = pc.is_in(part.keys, value_set=wanted)
             case _:
                 mask = pa.array(starting_with(part.keys, selection.prefixes))
-        kept = Part(part.keys.filter(mask), part.values.filter(mask), part.schema, PATH)
+        kept = Part(part.keys.filter(mask), values.filter(mask), part.schema, PATH)
         return [kept] if len(kept.keys) else []
 
 

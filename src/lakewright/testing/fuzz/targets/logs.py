@@ -1,14 +1,15 @@
 """Log files: framing, block selection, and the rows of every kind of block.
 
-Held against a second reader of the framing (`log_model`): the same regions are blocks, the same are
-corrupt and reported as such, and exactly the illegal files are refused. So a block before the damage
-is always found; and a block whose bytes the damage left alone gives the rows it gave before. Rows of
-changed Avro and delete blocks must be what fastavro reads from the same bytes.
+Held against a second reader of the framing (`log_model`): the same regions are blocks, the same
+are corrupt and reported as such, and exactly the illegal files are refused. So a block before the
+damage is always found; and a block whose bytes the damage left alone gives the rows it gave before.
+Rows of changed Avro and delete blocks must be what fastavro reads from the same bytes.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from random import Random
 from typing import Any, Final
@@ -169,7 +170,9 @@ def framed(kind: int, headers: dict[int, bytes], content: bytes) -> bytes:
     return MAGIC + struct.pack(">q", size) + body + struct.pack(">q", size + 6)
 
 
-def _with_block(data: bytes, random: Random, change: Any) -> bytes:
+def _with_block(
+    data: bytes, random: Random, change: Callable[[ModelBlock, Random], bytes]
+) -> bytes:
     """The file with one sound block changed by `change(block, random)` and framed again."""
     sound = [b for b in model_log_file(data).blocks if b.content is not None]
     if not sound:

@@ -13,6 +13,7 @@ from random import Random
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from lakewright.codec.parquet import ParquetFooter, open_parquet, read_columns, row_group_range
 from lakewright.errors import FormatError, UnsupportedTableError
@@ -85,9 +86,7 @@ def _change_pages(data: bytes, random: Random) -> bytes:
 
 # ---- the archived timeline of versions 8 and 9 --------------------------------------------------
 
-_PROPERTIES: Final = TableProperties(
-    {keys.NAME: "t", keys.VERSION: "8", keys.LAYOUT_VERSION: "2"}
-)
+_PROPERTIES: Final = TableProperties({keys.NAME: "t", keys.VERSION: "8", keys.LAYOUT_VERSION: "2"})
 _FOLDER: Final = ".hoodie/timeline/history"
 _FILE: Final = "20240101000000000_20240103000000000_0.parquet"
 
@@ -125,9 +124,8 @@ def _check_history(case: Case) -> None:
 def _partition_seeds(corpus: Corpus) -> list[Seed]:
     text = format_partition_metadata("20240101000000000", 2, now_ms=1_700_000_000_000)
     table = pa.table({"x": pa.array([], pa.string())})
-    table = table.replace_schema_metadata({"commitTime": "20240101000000000", "partitionDepth": "1"})
-    import pyarrow.parquet as pq
-
+    told = {"commitTime": "20240101000000000", "partitionDepth": "1"}
+    table = table.replace_schema_metadata(told)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     real = corpus.matching(r"/\.hoodie_partition_metadata(\.parquet)?$", limit=8)

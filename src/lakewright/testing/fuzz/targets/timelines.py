@@ -151,7 +151,8 @@ def _check_view(files: list[str], timeline: Timeline, properties: TablePropertie
         completion_time_of=timeline.completion_time_of,
     )
     slices = view.latest_merged_slices(None)
-    shown = [f.name for s in slices for f in [*([s.base] if s.base else []), *s.logs]]
+    shown = [s.base.name for s in slices if s.base is not None]
+    shown += [log.name for s in slices for log in s.logs]
     demand(len(shown) == len(set(shown)), "a file is in two slices")
     demand(set(shown) <= {f.name for f in listed}, "a slice has a file that is not listed")
     for slice_ in slices:
