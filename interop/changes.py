@@ -101,9 +101,9 @@ def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool]) -> None:
         list(pool.map(work, sorted({*makers, *lanes})))
 
 
-def make(case: Case, hudi: Hudi) -> Asked | None:
+def make(case: Case, hudi: Hudi, store: Path = STORE) -> Asked | None:
     """Make a table with change data; None if Hudi cannot."""
-    folder = STORE / case.hudi / case.name
+    folder = store / case.hudi / case.name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     error = None
@@ -114,7 +114,8 @@ def make(case: Case, hudi: Hudi) -> Asked | None:
         error = str(refused)
     hudi.forget(case.name)
     traits = {name: getattr(case.traits, name) for name in case.traits.__dataclass_fields__}
-    told = {"name": case.name, "hudi": case.hudi, "traits": traits, "error": error, "answers": []}
+    told: dict[str, Any] = {"name": case.name, "hudi": case.hudi, "traits": traits}
+    told |= {"error": error, "answers": []}
     (folder / "case.json").write_text(json.dumps(told, indent=1) + "\n")
     return None if error else asked_table(folder)
 

@@ -1,10 +1,10 @@
 """Compare lakewright's changes with the answers that `interop.changes` stored; needs no Hudi.
 
 A range is *equal*, *accepted* (a row of `deviations.toml` with the query `incremental` or `cdc`
-covers it) or *different*. Images of change data are compared as text, to the letter. Two things are
-taken for equal that a row of the file names and this module checks: cells that Hudi prints as the
-insides of a JVM object, if everything else in the image is the same, and deletes of a replaced
-group, of which Hudi 0.15 and 1.0 repeat one.
+covers it) or *different*. Images of change data are compared as text, to the letter. Two rows of
+the file are checked here and not only believed: `garbled-images` (columns that Hudi prints as the
+insides of a JVM object; everything else in the image must be the same) and `repeated-deletes`
+(deletes of a replaced group, of which Hudi 0.15 and 1.0 repeat one; their number must be the same).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from interop.compare import Verdict, difference
 from interop.deviations import Deviation
 
 IMAGES = ("before", "after")
-GARBLED = "garbled images"
-REPEATED = "repeated deletes"
+GARBLED = "garbled-images"
+REPEATED = "repeated-deletes"
 
 
 def compare_ranges(folder: Path, deviations: Sequence[Deviation]) -> Iterator[Verdict]:
@@ -93,46 +93,55 @@ def row_difference(
 
 # -- change data ----------------------------------------------------------------------------
 
+Change = tuple[str, str, str | None, str | None]
+
 
 def image_difference(
     query: str, ours: pa.Table, theirs: pa.Table, known: Sequence[Deviation]
 ) -> Verdict:
-    """Change data, to the letter, but for what the module's contract names."""
+    """Change data, to the letter, but for what the covering rows allow."""
     names = ["op", "ts_ms", *IMAGES]
-    left = Counter(tuple(row.values()) for row in ours.select(names).to_pylist())
-    right = Counter(tuple(row.values()) for row in theirs.select(names).to_pylist())
-    if left == right:
+    mine = [tuple(row.values()) for row in ours.select(names).to_pylist()]
+    his = [tuple(row.values()) for row in theirs.select(names).to_pylist()]
+    if Counter(mine) == Counter(his):
         return Verdict(query, "equal")
-    told = f"{ours.num_rows} rows for {theirs.num_rows}, {sum((left - right).values())} differ"
-    mine, his = list((left - right).elements()), list((right - left).elements())
-    rows = {d.name: d for d in known if d.what == "rows"}
-    used = []
-    if rows:
-        clean_left, clean_right = _without_garbage(mine, his)
-        if clean_left == clean_right:
-            used = [d for name, d in rows.items() if GARBLED.split()[0] in name]
-        elif _deletes_by_instant(clean_left) == _deletes_by_instant(clean_right):
-            used = list(rows.values())
-    for row in used:
-        row.use()
-    if used:
-        return Verdict(query, "accepted", told, tuple(d.name for d in used))
-    shown = f"; ours {mine[:1]}; theirs {his[:1]}"[:900]
-    return Verdict(query, "different", told + shown)
+    told = f"{len(mine)} rows for {len(his)}"
+    left = list((Counter(mine) - Counter(his)).elements())
+    right = list((Counter(his) - Counter(mine)).elements())
+    shown = f"{told}, {len(left)} differ; ours {left[:1]}; theirs {right[:1]}"[:900]
+    allowed = {d.name: d for d in known if d.name in EXPLANATIONS}
+    for names_ in ([GARBLED], [REPEATED], [GARBLED, REPEATED]):
+        if all(name in allowed for name in names_):
+            a, b = left, right
+            for name in names_:
+                a, b = EXPLANATIONS[name](a, b)
+            if Counter(a) == Counter(b):
+                for name in names_:
+                    allowed[name].use()
+                return Verdict(query, "accepted", shown, tuple(names_))
+    return Verdict(query, "different", shown)
 
 
-Change = tuple[str, str, str | None, str | None]
-
-
-def _without_garbage(
-    mine: Sequence[Change], his: Sequence[Change]
-) -> tuple[Counter[Any], Counter[Any]]:
-    """Both sides as JSON, without the columns that one of Hudi's images garbles."""
+def without_garbage(mine: list[Any], his: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Both sides as JSON values, without the columns that Hudi garbles in some image."""
     garbled = {key for row in his for image in row[2:] for key in _garbled(image)}
-    return (
-        Counter((*row[:2], *(_parsed(i, garbled) for i in row[2:])) for row in mine),
-        Counter((*row[:2], *(_parsed(i, garbled) for i in row[2:])) for row in his),
-    )
+
+    def parsed(row: Change) -> tuple[Any, ...]:
+        return (*row[:2], *(_parsed(image, garbled) for image in row[2:]))
+
+    return [parsed(row) for row in mine], [parsed(row) for row in his]
+
+
+def counted_deletes(mine: list[Any], his: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Deletes as no more than that there is one; all else as it is."""
+
+    def counted(row: Change) -> tuple[Any, ...]:
+        return row[:2] if row[0] == "d" else row
+
+    return [counted(row) for row in mine], [counted(row) for row in his]
+
+
+EXPLANATIONS = {GARBLED: without_garbage, REPEATED: counted_deletes}
 
 
 def _garbled(image: str | None) -> set[str]:
@@ -147,12 +156,4 @@ def _parsed(image: str | None, without: set[str]) -> str | None:
     value = json.loads(image) if image else None
     if isinstance(value, dict):
         value = {k: v for k, v in value.items() if k not in without}
-    return None if value is None else json.dumps(value)
-
-
-def _deletes_by_instant(changes: Counter[Any]) -> Counter[Any]:
-    """Deletes as how many there are per instant, all else as it is."""
-    counted: Counter[Any] = Counter()
-    for change, number in changes.items():
-        counted[("d", change[1]) if change[0] == "d" else change] += number
-    return counted
+    return None if value is None else json.dumps(value, sort_keys=True)

@@ -102,8 +102,15 @@ class HFile:
 
     def cells(self) -> tuple[pa.BinaryArray, pa.BinaryArray]:
         """All keys and values, in file order."""
-        parts = [(c.rows(), c.values()) for c in self._all_cells()]
-        return self._joined([k for k, _ in parts]), self._joined([v for _, v in parts])
+        keys: list[pa.BinaryArray] = []
+        values: list[pa.BinaryArray] = []
+        held = 0
+        for cells in self._all_cells():
+            keys.append(cells.rows())
+            values.append(cells.values())
+            held += values[-1].nbytes
+            self._check_size(held)  # a damaged file can inflate to a thousand times its size
+        return self._joined(keys), self._joined(values)
 
     def iter_cells(self) -> Iterator[tuple[pa.BinaryArray, pa.BinaryArray]]:
         """All keys and values in file order, in parts of bounded size."""
@@ -260,13 +267,16 @@ class HFile:
     def _joined(self, parts: list[pa.BinaryArray]) -> pa.BinaryArray:
         if len(parts) == 1:
             return parts[0]
-        if sum(p.nbytes for p in parts) >= 1 << 31:
+        self._check_size(sum(p.nbytes for p in parts))
+        return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
+
+    def _check_size(self, held: int) -> None:
+        if held >= 1 << 31:
             raise FormatError(
                 "HFile holds more than 2 GiB of keys or values.",
                 hint="Read it in parts, or look up keys instead of reading everything.",
-                context={"path": self.path},
+                context={"path": self.path, "offset": self._site.base_offset},
             )
-        return pa.concat_arrays(parts) if parts else pa.array([], pa.binary())
 
 
 def _behind(prefix: bytes) -> bytes:
