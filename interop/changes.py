@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="interop.changes", description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["*"], help="patterns of table names")
     parser.add_argument("--reuse", action="store_true", help="compare only, without Hudi")
+    parser.add_argument("--store", type=Path, default=STORE, help="where the tables are")
     options = parser.parse_args(arguments)
 
     def wanted(name: str) -> bool:
@@ -53,10 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     started = time.monotonic()
     if not options.reuse:
-        ask_all([c for c in change_cases() if wanted(c.name)], wanted)
+        ask_all([c for c in change_cases() if wanted(c.name)], wanted, options.store)
     deviations = load_deviations()
     outcomes: Counter[str] = Counter()
-    tables = [f for f in stored_folders() if wanted(f.name) and (f / "changes.json").exists()]
+    tables = [f for f in stored_folders(options.store) if wanted(f.name)]
+    tables = [f for f in tables if (f / "changes.json").exists()]
     for folder in tables:
         for verdict in compare_ranges(folder, deviations):
             outcomes[verdict.outcome] += 1
@@ -70,20 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if outcomes["different"] else 0
 
 
-def stored_folders() -> list[Path]:
+def stored_folders(store: Path) -> list[Path]:
     """Folders of every stored table that could be made."""
-    made = sorted(STORE.glob("*/*/case.json"))
+    made = sorted(store.glob("*/*/case.json"))
     return [file.parent for file in made if json.loads(file.read_text())["error"] is None]
 
 
-def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool]) -> None:
+def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool], store: Path) -> None:
     """Make what is missing and ask what is not answered, one lane per judge."""
     makers: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
-        if not (STORE / case.hudi / case.name / "case.json").exists():
+        if not (store / case.hudi / case.name / "case.json").exists():
             makers[case.hudi].append(case)
     lanes: dict[str, list[Asked]] = defaultdict(list)
-    for folder in stored_folders():
+    for folder in stored_folders(store):
         if wanted(folder.name) and not (folder / "changes.json").exists():
             asked = asked_table(folder)
             lanes[asked.judge].append(asked)
@@ -91,7 +93,7 @@ def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool]) -> None:
     def work(version: str) -> None:
         with Hudi(version) as hudi:
             for case in makers[version]:
-                made = make(case, hudi)
+                made = make(case, hudi, store)
                 if made is not None:
                     lanes[version].append(made)
             for asked in lanes[version]:
@@ -101,7 +103,7 @@ def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool]) -> None:
         list(pool.map(work, sorted({*makers, *lanes})))
 
 
-def make(case: Case, hudi: Hudi, store: Path = STORE) -> Asked | None:
+def make(case: Case, hudi: Hudi, store: Path) -> Asked | None:
     """Make a table with change data; None if Hudi cannot."""
     folder = store / case.hudi / case.name
     shutil.rmtree(folder, ignore_errors=True)

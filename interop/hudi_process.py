@@ -6,9 +6,9 @@ Requests are JSON lines on stdin, answers JSON lines on stdout, in order:
 `{"do": <operation>, ...}` → `{"ok": true, "result": ...}` or `{"ok": false, "error": ..., "trace":
 ...}`. Everything else that Python, Spark or Hudi prints goes to `<work folder>/log`.
 
-A failing request leaves the process usable. Rows travel as JSON text and become DataFrames inside
-the JVM, so that no Python worker is ever started. Sessions are in UTC; timestamps in answers are
-microseconds.
+A failing request leaves the process usable; when the JVM is gone, the process ends. Rows travel as
+JSON text and become DataFrames inside the JVM, so that no Python worker is ever started. Sessions
+are in UTC; timestamps in answers are microseconds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType, _parse_datatype_string
 
@@ -42,6 +43,9 @@ SESSION = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "2500m",
+    # A machine that sleeps or is busy must not look like a lost executor.
+    "spark.network.timeout": "7200s",
+    "spark.executor.heartbeatInterval": "3600s",
 }
 # Only the quick compiler: the work is short. Hudi measures objects with a library that otherwise
 # starts helper processes, and Hadoop starts one for each permission it sets.
@@ -49,6 +53,7 @@ JAVA_OPTIONS = (
     "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
     "-Djol.skipHotspotSAAttach=true -Djdk.lang.Process.launchMechanism=VFORK"
 )
+JVM_GONE = (ConnectionError, Py4JNetworkError)
 
 
 class Hudi:
@@ -79,6 +84,8 @@ class Hudi:
             started = time.monotonic()
             try:
                 result = self.step(path, name, step)
+            except JVM_GONE:
+                raise
             except Exception as error:
                 raise RuntimeError(
                     f"step {number} ({summary(step)}): {first_line(error)}"
@@ -224,6 +231,8 @@ def serve(hudi: Hudi, requests: Any, answer: Callable[[dict[str, Any]], None]) -
         operation = getattr(hudi, request.pop("do"))
         try:
             answer({"ok": True, "result": operation(**request)})
+        except JVM_GONE:
+            raise SystemExit("the JVM is gone") from None
         except Exception as error:
             trace = "".join(traceback.format_exception(error))
             answer({"ok": False, "error": first_line(error), "trace": trace[-20000:]})

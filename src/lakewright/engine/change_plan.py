@@ -96,7 +96,7 @@ class RowSlices:
     span: frozenset[str] | None
     """Instants whose versions meet each other; None if the slices are those of the snapshot."""
     where: Expr | None
-    """What rows must pass, the commit time included where `span` does not hold it."""
+    """What rows must pass: the caller's filter, and a commit time inside the range."""
     warnings: tuple[str, ...]
 
     @property
@@ -114,27 +114,26 @@ def plan_rows(snapshot: Snapshot, range_: ChangeRange, where: Expr | None) -> Ro
     times = frozenset(range_.requested_times)
     if not times:
         return RowSlices((), times, where, tuple(warnings))
+    in_range = bind(col(COMMIT_TIME).isin(sorted(times)), snapshot.schema.arrow)
+    test = in_range if where is None else conjunction(where, in_range)
     if range_.archived:
         warnings.append(f"{len(range_.archived)} instants of the range are archived")
-        return _from_snapshot(snapshot, times, where, warnings)
+        return _from_snapshot(snapshot, test, warnings)
     written = written_files(snapshot, range_.instants)
     kept = {p: names for p, names in written.items() if partition_may_match(p, snapshot, where)}
     listing, missing = present_files(snapshot, kept)
     if missing:
         warnings.append(f"{len(missing)} files of the range were cleaned, such as {missing[0]}")
-        return _from_snapshot(snapshot, times, where, warnings)
+        return _from_snapshot(snapshot, test, warnings)
     slices = snapshot.view(listing).latest_merged_slices(max(times))
     slices.sort(key=lambda s: (s.group.partition, s.group.file_id))
-    return RowSlices(tuple(ScanTask(s) for s in slices), times, where, tuple(warnings))
+    # Blocks of a log compaction hold rows of older instants too, so rows are tested again.
+    return RowSlices(tuple(ScanTask(s) for s in slices), times, test, tuple(warnings))
 
 
-def _from_snapshot(
-    snapshot: Snapshot, times: frozenset[str], where: Expr | None, warnings: Sequence[str]
-) -> RowSlices:
-    in_range = bind(col(COMMIT_TIME).isin(sorted(times)), snapshot.schema.arrow)
-    both = in_range if where is None else conjunction(where, in_range)
-    plan = plan_scan(snapshot, mode="snapshot", output=(), where=both)
-    return RowSlices(plan.tasks, None, both, (*warnings, *plan.warnings))
+def _from_snapshot(snapshot: Snapshot, test: Expr, warnings: Sequence[str]) -> RowSlices:
+    plan = plan_scan(snapshot, mode="snapshot", output=(), where=test)
+    return RowSlices(plan.tasks, None, test, (*warnings, *plan.warnings))
 
 
 def written_files(snapshot: Snapshot, instants: Iterable[Instant]) -> dict[str, list[str]]:

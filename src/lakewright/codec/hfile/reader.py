@@ -188,18 +188,18 @@ class HFile:
         return BlockIndex(index.offsets, index.sizes, rows)
 
     def _check_order(self, index: BlockIndex) -> None:
-        end = 0
+        end, limit = 0, self.trailer.load_on_open_offset
         for offset, size in zip(index.offsets, index.sizes, strict=True):
             if offset < end or size < HEADER_SIZE:
-                raise self._site.corrupt("the blocks of an index overlap", max(offset, 0))
+                raise self._site.corrupt("the blocks of an index overlap", end)
+            if offset + size > limit:
+                raise self._site.corrupt("an index names a block behind the data", limit)
             end = offset + size
-        if end > self.trailer.load_on_open_offset:
-            raise self._site.corrupt("an index names a block behind the data", end)
 
     def _node(self, offset: int, size: int, magic: bytes) -> memoryview:
         end = self.trailer.load_on_open_offset
         if offset < 0 or size < HEADER_SIZE or offset + size > end:
-            raise self._site.corrupt("an index names a block outside of the data", max(offset, 0))
+            raise self._site.corrupt("an index names a block outside of the data", end)
         region = self._source.region(offset, offset + size)
         payload, after = self._index_block(region, offset, magic, end)
         if after != offset + size:
