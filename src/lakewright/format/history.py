@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,6 +51,8 @@ TRIES: Final = 3
 """How often a reader starts again because files went away under it."""
 WHOLE_FILE_BYTES_MAX: Final = 1 << 20
 """Files up to this size are read with one request."""
+FILES_AT_A_TIME: Final = 8
+"""Files that are read side by side: they wait for storage more than they work."""
 THREADED_ROWS_MIN: Final = 1 << 16
 """Below this, starting threads costs more than they save."""
 
@@ -152,7 +155,7 @@ def _corrupt(what: str, path: str) -> CorruptFileError:
     return CorruptFileError(
         f"A manifest of the archived timeline {what}.",
         hint="Restore the folder of the archived timeline from another copy of the table.",
-        context={"path": path},
+        context={"path": path, "offset": 0},
     )
 
 
@@ -172,7 +175,7 @@ def read_history(
     for attempt in range(1, TRIES + 1):
         files = [f for f in history_files(storage, properties) if f.overlaps(begin, end)]
         try:
-            tables = [_read_file(storage, properties.history_folder, f, read) for f in files]
+            tables = _read_files(storage, properties.history_folder, files, read)
             break
         except NotFoundError as error:
             if attempt == TRIES:
@@ -187,12 +190,23 @@ def read_history(
     return _in_range(_ordered(whole), begin, end).select(list(columns))
 
 
+def _read_files(
+    storage: Storage, folder: str, files: Sequence[HistoryFile], schema: pa.Schema
+) -> list[pa.Table]:
+    if len(files) < 2 or sum(file.size for file in files) <= WHOLE_FILE_BYTES_MAX:
+        return [_read_file(storage, folder, file, schema) for file in files]
+    with ThreadPoolExecutor(min(FILES_AT_A_TIME, len(files))) as pool:
+        return list(pool.map(lambda file: _read_file(storage, folder, file, schema), files))
+
+
 def _read_file(storage: Storage, folder: str, file: HistoryFile, schema: pa.Schema) -> pa.Table:
     path = f"{folder}/{file.name}"
     small = 0 < file.size <= WHOLE_FILE_BYTES_MAX
     source = storage.read(path) if small else storage.open_input(path)
     parquet = open_parquet(source, path=path, pre_buffer=not small)
     stored = [_STORED[name] for name in schema.names]
+    if parquet.damage is not None:
+        raise _unreadable(f"cannot be read: {parquet.damage}", path, parquet.footer_offset)
     try:
         threads = parquet.metadata.num_rows >= THREADED_ROWS_MIN
         table = parquet.read(columns=stored, use_threads=threads)
@@ -202,7 +216,7 @@ def _read_file(storage: Storage, folder: str, file: HistoryFile, schema: pa.Sche
         if not table.schema.equals(schema):
             table = table.cast(schema)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(f"cannot be read: {error}", path) from error
+        raise _unreadable(f"cannot be read: {error}", path, parquet.offset_of(0)) from error
     if table.num_rows != parquet.metadata.num_rows:
         told = parquet.metadata.num_rows
         raise _unreadable(f"has {table.num_rows} rows where its footer tells {told}", path)
@@ -221,11 +235,11 @@ def _with_completion_times(table: pa.Table) -> pa.Table:
     return table.set_column(index, "completion_time", filled)
 
 
-def _unreadable(what: str, path: str) -> CorruptFileError:
+def _unreadable(what: str, path: str, offset: int = 0) -> CorruptFileError:
     return CorruptFileError(
         f"A file of the archived timeline {what}.",
         hint="Restore it from another copy of the table.",
-        context={"path": path},
+        context={"path": path, "offset": offset},
     )
 
 
