@@ -33,6 +33,7 @@ BANNED_CALLS = {
     "os.listdir": "take a Storage",
     "os.scandir": "take a Storage",
 }
+TRACKED_BYTES_MAX = 1 << 20
 
 
 def _name(node: ast.expr) -> str:
@@ -130,13 +131,7 @@ def test_every_error_code_is_documented() -> None:
 
 def test_tracked_files_speak_only_of_the_project() -> None:
     banned = re.compile(r"/work/(main|shared)|/farm/|/root/|issue #?\d|TODO(?!\(#)|FIXME")
-    listed = subprocess.run(
-        ["git", "ls-files", "*.py", "*.md", "*.toml", "*.sh", "Makefile", ".ci/run"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split()
+    listed = tracked("*.py", "*.md", "*.toml", "*.sh", "Makefile", ".ci/run")
     found = [
         f"{name}:{number}"
         for name in listed
@@ -145,3 +140,16 @@ def test_tracked_files_speak_only_of_the_project() -> None:
         if banned.search(line)
     ]
     assert found == []
+
+
+def test_tracked_files_are_small() -> None:
+    sizes = {n: (ROOT / n).stat().st_size for n in tracked() if (ROOT / n).exists()}
+    assert {name: size for name, size in sizes.items() if size > TRACKED_BYTES_MAX} == {}
+
+
+def tracked(*patterns: str) -> list[str]:
+    """Names of the files that git keeps; none outside of a clone."""
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return listed.stdout.split()
