@@ -13,6 +13,7 @@ from pathlib import Path
 
 FILE = Path(__file__).with_name("deviations.toml")
 KINDS = ("columns", "rows", "hudi refuses", "lakewright refuses")
+OF_CHANGES = ("incremental", "cdc")
 
 
 @dataclass
@@ -41,6 +42,11 @@ class Deviation:
         named = any(fnmatchcase(case, pattern) for pattern in self.case)
         return named and fnmatchcase(query, self.query)
 
+    @property
+    def of_changes(self) -> bool:
+        """Whether this row is only about changes, which `interop.changes` compares."""
+        return self.query in OF_CHANGES
+
     def matches(self, error: str) -> bool:
         """Whether an error is the one meant."""
         return re.search(self.error, error) is not None
@@ -50,10 +56,12 @@ class Deviation:
         self.uses += 1
 
 
-def load_deviations(file: Path = FILE) -> list[Deviation]:
-    """Every row of the file."""
-    rows = tomllib.loads(file.read_text()).get("deviation", [])
-    return [_deviation(row) for row in rows]
+def load_deviations(file: Path = FILE, *, changes: bool = False) -> list[Deviation]:
+    """The rows about reads of tables or, with `changes`, those that cover reads of changes."""
+    rows = [_deviation(row) for row in tomllib.loads(file.read_text()).get("deviation", [])]
+    if changes:
+        return [d for d in rows if any(fnmatchcase(kind, d.query) for kind in OF_CHANGES)]
+    return [d for d in rows if not d.of_changes]
 
 
 def _deviation(row: dict[str, object]) -> Deviation:

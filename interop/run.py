@@ -80,9 +80,12 @@ def folder_of(case: Case) -> Path:
 
 
 def made(case: Case) -> bool:
-    """Whether a case is stored from an earlier run, made without an error."""
+    """Whether a case is stored as it is meant now, made without an error."""
     described = folder_of(case) / "case.json"
-    return described.exists() and json.loads(described.read_text())["error"] is None
+    if not described.exists():
+        return False
+    stored = json.loads(described.read_text())
+    return stored["error"] is None and stored["traits"] == vars(case.traits)
 
 
 class Hudis:

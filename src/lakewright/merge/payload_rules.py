@@ -227,6 +227,8 @@ def combine_postgres(pairs: Pairs) -> Decision:
     """The newer row unless its LSN is smaller, with stored values for unavailable ones."""
     stored, incoming = _required(pairs, POSTGRES_LSN)
     keeps = (compare([stored], [incoming], pairs.size) > 0) & valid(stored) & ~pairs.newer_empty
+    if pairs.compares_empties:
+        keeps |= pairs.newer_empty & ~pairs.newer_unordered & (pairs.order > 0)
     holes: list[Bools | None] = []
     for column in pairs.newer.columns:
         mask = marker_mask(column, DEBEZIUM_UNAVAILABLE)
