@@ -358,3 +358,23 @@ def test_every_payload_class_of_the_page_is_there_for_both_release_lines() -> No
         assert set(known) > {names.FIRST_VALUE, names.REVERSE_ORDER, names.AVRO_PAYLOAD}
     for built_in in (EventTimeMerger(), CommitTimeMerger()):
         assert built_in.spark(_config(SUM_ID).context(SCHEMA, Phase.LOG)) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "lsn", "survives"), [(8, 400, True), (8, 600, False), (6, 400, False)]
+)
+def test_a_postgres_delete_is_compared_by_its_position_from_version_8_on(
+    version: int, lsn: int, survives: bool
+) -> None:
+    schema = pa.schema([(KEY, pa.string()), ("_event_lsn", pa.int64())])
+    properties = {
+        "hoodie.compaction.payload.class": names.POSTGRES_DEBEZIUM,
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": str(names.PAYLOAD_ID),
+        "hoodie.table.precombine.field": "_event_lsn",
+    }
+    config = MergeConfig.from_properties(TableVersion.of(version), properties)
+    ctx = config.context(schema, Phase.BASE)
+    stored = Row({KEY: "1", "_event_lsn": 500})
+    outcome = merge_pair(MergerRegistry().resolve(config), ctx, stored, Gone("1", (lsn,)))
+    assert (outcome.row is not None) == survives
