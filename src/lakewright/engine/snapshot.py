@@ -19,6 +19,7 @@ from lakewright.format.file_slices import FileSystemView
 from lakewright.format.internal_schema import InternalSchemas, load_internal_schemas
 from lakewright.format.partitions import ListedFile
 from lakewright.format.properties import TableProperties, load_properties
+from lakewright.format.settling import wait_until_whole
 from lakewright.format.table_schema import TableSchema, resolve_table_schema
 from lakewright.format.timeline import (
     Timeline,
@@ -72,6 +73,7 @@ def load_snapshot(
 ) -> Snapshot:
     """Pin the latest state, or the state as of a moment."""
     properties, timeline = _pinned(storage, clock)
+    wait_until_whole(storage, properties, timeline, clock=clock)
     bound = None
     if as_of is not None:
         bound = resolve_as_of(

@@ -52,6 +52,9 @@ class Guarantees:
     False, only lakewright processes on the same machine keep out of each other's way."""
     modified_times_settable: bool
     """`set_modified` works."""
+    whole_objects_only: bool = True
+    """Objects appear whole, whoever wrote them; where False, other programs' files can be seen
+    while they are being written."""
     creation_tokens: bool = False
     """A repeated create with the same token recognises its own object. Not needed where the outcome
     of a create is always known."""

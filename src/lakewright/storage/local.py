@@ -51,7 +51,12 @@ from lakewright.storage.local_files import (
 )
 from lakewright.storage.paths import checked, checked_object, checked_range
 
-_GUARANTEES = Guarantees(real_directories=True, atomic_replace=False, modified_times_settable=True)
+_GUARANTEES = Guarantees(
+    real_directories=True,
+    atomic_replace=False,
+    modified_times_settable=True,
+    whole_objects_only=False,
+)
 
 
 class LocalStorage:

@@ -156,10 +156,18 @@ def _load_first(
 def load_compaction_plan(
     storage: Storage, properties: TableProperties, instant: Instant
 ) -> CompactionPlan:
-    """The plan of a compaction or log compaction in any state."""
+    """The plan of a compaction or log compaction in any state.
+
+    An empty file is the plan of a writer that died before it wrote it: nobody can have read an
+    operation from it, so it has none.
+    """
     log = instant.completed_action == "deltacommit"
     action = "logcompaction" if log else "compaction"
-    return _load_first(storage, properties, instant, CompactionPlan, (action,))
+    layout = properties.version.layout_version
+    name = format_instant_name(instant.requested_time, action, State.REQUESTED, layout=layout)
+    path = instant_path(properties, name)
+    data = storage.read(path)
+    return CompactionPlan.read(data, path=path) if data else CompactionPlan(operations=())
 
 
 def load_requested_replace(
