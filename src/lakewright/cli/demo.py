@@ -6,6 +6,8 @@ import os
 import tempfile
 import time
 import zipfile
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -35,11 +37,17 @@ def run(
 ) -> None:
     """Open every zipped table of a folder and report what is in it."""
     archives = sorted(folder.glob("*.zip"))
-    for archive in archives:
-        with tempfile.TemporaryDirectory() as scratch:
-            for path in _unpack(archive, Path(scratch)):
-                _report(archive.stem, Table.open(path))
-    note(f"{len(archives)} tables opened.")
+    with tempfile.TemporaryDirectory() as scratch:
+        tables = {
+            archive.stem: Table.open(path)
+            for archive in archives
+            for path in _unpack(archive, Path(scratch) / archive.stem)
+        }
+        for name, table in tables.items():
+            _report(name, table)
+        if tables and find_spec("pyspark") is not None:
+            _on_spark(tables)
+    note(f"{len(tables)} tables opened.")
 
 
 def _report(name: str, table: Table) -> None:
@@ -69,3 +77,19 @@ def _travel(table: Table, instant: str) -> None:
         typer.echo(f"as of {instant}: {table.scan(as_of=instant).count()} rows")
     except InstantNotFoundError as error:
         typer.echo(f"as of {instant}: refused. {error.message}")
+
+
+def _on_spark(tables: Mapping[str, Table]) -> None:
+    """Read the tables again as DataFrames and compare the counts."""
+    from lakewright.spark import SparkTable, session
+
+    typer.echo("\n━━ on Spark " + "━" * 66)
+    spark = session("demo", master="local[2]", config={"spark.ui.enabled": "false"})
+    for name, table in tables.items():
+        on_spark = SparkTable.open(spark, table.uri)
+        parts = on_spark.plan().routing
+        rows, expected = on_spark.read().count(), table.scan().count()
+        told = "as above" if rows == expected else f"but {expected} above"
+        where = f"{len(parts.jvm)} slices in the JVM, {len(parts.workers)} in Python workers"
+        typer.echo(f"{name}: {rows} rows, {told}; {where}")
+    spark.stop()
