@@ -93,6 +93,15 @@ def test_a_compacted_block_is_used_even_if_what_it_replaced_is_gone() -> None:
     assert selected([data("4", compacted="4")]) == ["4"]
 
 
+def test_in_a_range_a_compacted_block_can_be_nothing_without_what_it_replaced() -> None:
+    blocks = [data("1"), data("2"), data("3", compacted="1,2"), data("4")]
+    for range_, wanted in (({"3"}, []), ({"3", "4"}, ["4"]), ({"2", "3", "4"}, ["3", "4"])):
+        found = select_blocks(
+            blocks, is_visible=None, latest=None, instants=range_, keeps_lone=False
+        )
+        assert [b.instant for b in found.blocks] == wanted
+
+
 @pytest.mark.parametrize(
     ("bad", "match"),
     [

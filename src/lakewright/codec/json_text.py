@@ -2,7 +2,7 @@
 
 `load_json` raises `ValueError` for everything that is not JSON with Unicode text: also for what
 Python's own reader lets pass (`NaN`, infinities, halves of surrogate pairs, which no file can
-hold), and for nesting or numbers beyond its limits.
+hold), and for nesting or numbers beyond its limits. `json_offset` tells where in the bytes that is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["load_json"]
+__all__ = ["json_offset", "load_json"]
 
 
 def load_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = None) -> Any:
@@ -28,6 +28,13 @@ def load_json(text: str | bytes, *, parse_float: Callable[[str], Any] | None = N
         except UnicodeEncodeError:
             raise ValueError("it has half of a surrogate pair") from None
     return value
+
+
+def json_offset(error: Exception) -> int:
+    """The byte at which `load_json` gave up; 0, the beginning, where it cannot tell."""
+    if isinstance(error, json.JSONDecodeError):
+        return len(error.doc[: error.pos].encode("utf-8", "surrogatepass"))
+    return error.start if isinstance(error, UnicodeDecodeError) else 0
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -5,9 +5,11 @@ of maps as Arrow lists and maps, decimals of any physical type as decimals, anno
 storage type (no extension types). Row groups are read one at a time, so memory is bounded by the
 chosen columns of one row group. Statistics are given only where they are true bounds.
 
-What can go wrong: damaged or cut files raise `CorruptFileError` with the path, encrypted files
-`UnsupportedTableError`; a failing disk or network raises `StorageError`. A footer is parsed only
-after its length was checked against the file, so bad bytes cannot ask for unbounded memory.
+What can go wrong: damaged or cut files raise `CorruptFileError` with the path and the offset of the
+footer or of the row group, encrypted files `UnsupportedTableError`; a failing disk or network
+raises `StorageError`. A footer is parsed only after its length was checked against the file, so bad
+bytes cannot ask for unbounded memory. Checksums of pages are verified where a writer left them;
+damage in pages without, and in statistics, cannot be told from other values.
 """
 
 from __future__ import annotations
@@ -23,15 +25,17 @@ import pyarrow.parquet as pq
 from lakewright.codec.parquet_footer import (
     MAGIC,
     SIGNATURE_BYTES,
+    TRAILER_BYTES,
     ChunkStatistics,
     RawChunk,
+    check_chunks,
     corrupt,
     encrypted,
     read_footer,
     row_group_chunks,
     typed_bounds,
 )
-from lakewright.errors import CorruptFileError, LakewrightError, StorageError
+from lakewright.errors import LakewrightError, StorageError
 
 __all__ = [
     "ChunkStatistics",
@@ -57,14 +61,42 @@ class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
     Do not ask `metadata.row_group(i).column(j)`: on a damaged footer Arrow ends the process there.
     """
 
-    def __init__(self, source: Any, footer: bytes, **options: Any) -> None:
-        super().__init__(source, **options)
+    def __init__(self, source: Any, footer: bytes, base_offset: int, **options: Any) -> None:
         self._footer = footer
+        self._base_offset = base_offset
+        self._pages_end: int = source.size() - len(footer) - TRAILER_BYTES
+        super().__init__(source, **options)
+
+    @property
+    def footer_offset(self) -> int:
+        """Where the footer begins in the file that is named in errors."""
+        return self._base_offset + self._pages_end
+
+    @cached_property
+    def _raw_chunks(self) -> list[list[RawChunk]]:
+        return row_group_chunks(self._footer)
 
     @cached_property
     def chunks(self) -> list[dict[str, RawChunk]]:
-        """Raw statistics of top-level columns, by row group."""
-        return row_group_chunks(self._footer)
+        """Top-level columns that are not nested, by row group."""
+        return [{c.column: c for c in group if c.column is not None} for group in self._raw_chunks]
+
+    @cached_property
+    def damage(self) -> str | None:
+        """How the footer contradicts itself about columns and pages; None if it does not."""
+        schema, groups = self.metadata.schema, self._raw_chunks
+        if len(groups) != self.metadata.num_row_groups:
+            return "its row groups cannot be told"
+        columns = (schema.column(i) for i in range(len(schema)))
+        leaves = [(column.path, column.physical_type) for column in columns]
+        return check_chunks(groups, leaves, self._pages_end)
+
+    def offset_of(self, group: int) -> int:
+        """Where a row group begins; where the footer does, if that does not tell."""
+        chunks = self._raw_chunks[group] if group < len(self._raw_chunks) else []
+        begin = min((chunk.begin for chunk in chunks), default=-1)
+        inside = 0 <= begin <= self._pages_end
+        return self._base_offset + begin if inside else self.footer_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +159,27 @@ class ParquetFooter:
 
 
 def open_parquet(
-    source: Any, *, path: str, dictionary: Sequence[str] = (), pre_buffer: bool = True
+    source: Any,
+    *,
+    path: str,
+    dictionary: Sequence[str] = (),
+    pre_buffer: bool = True,
+    base_offset: int = 0,
+    verify: bool = True,
 ) -> ParquetFile:
     """Open a file (a `pyarrow.NativeFile`, a buffer or bytes) and read its footer.
 
     `dictionary` names leaf columns to deliver dictionary-encoded; `pre_buffer` joins the reads of a
-    row group, which pays on object stores.
+    row group, which pays on object stores. `base_offset` is where the source begins in the file at
+    `path`, for errors. `verify` computes the checksums of pages that have one.
     """
     if isinstance(source, bytes | bytearray | memoryview | pa.Buffer):
         source = pa.BufferReader(source)
+    end = base_offset
     try:
-        footer = read_footer(source, path)
+        end += source.size()
+        footer = read_footer(source, path, base_offset)
+        end -= len(footer) + TRAILER_BYTES
         trailer = len(footer).to_bytes(4, "little") + MAGIC
         metadata = pq.read_metadata(pa.BufferReader(MAGIC + footer + trailer))
         if len(footer) - metadata.serialized_size == SIGNATURE_BYTES:
@@ -145,19 +187,21 @@ def open_parquet(
         file = ParquetFile(
             source,
             footer,
+            base_offset,
             metadata=metadata,
             read_dictionary=list(dictionary) or None,
             coerce_int96_timestamp_unit="us",
             arrow_extensions_enabled=False,
             pre_buffer=pre_buffer,
+            page_checksum_verification=verify,
         )
         _check_names(file.schema_arrow)
-        _check_counts(metadata, path)
+        _check_counts(metadata, path, end)
         return file
     except LakewrightError:
         raise
     except _FAILURES as error:
-        raise _unreadable(error, path) from error
+        raise _unreadable(error, path, end) from error
 
 
 def iter_row_groups(
@@ -200,6 +244,8 @@ def read_row_group(
     """The batches of one row group. With no columns at all, batches still carry their row count."""
     names = None if columns is None else list(columns)
     rows = 0
+    if file.damage is not None:
+        raise corrupt(file.damage, path, file.footer_offset)
     try:
         for batch in file.iter_batches(
             batch_size=batch_rows, row_groups=[group], columns=names, use_threads=use_threads
@@ -210,9 +256,13 @@ def read_row_group(
     except LakewrightError:
         raise
     except _FAILURES as error:
-        raise _unreadable(error, path) from error
+        raise _unreadable(error, path, file.offset_of(group)) from error
     if rows != told:  # Arrow takes a damaged count of values for the end of a column
-        raise corrupt(f"a row group has {rows} rows where the footer tells {told}", path)
+        raise corrupt(
+            f"a row group has {rows} rows where the footer tells {told}",
+            path,
+            file.offset_of(group),
+        )
 
 
 def read_columns(file: ParquetFile, *, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -255,10 +305,10 @@ def _check_names(fields: Iterable[pa.Field]) -> None:
             _check_names(field.type.field(i) for i in range(field.type.num_fields))
 
 
-def _check_counts(metadata: pq.FileMetaData, path: str) -> None:
+def _check_counts(metadata: pq.FileMetaData, path: str, offset: int) -> None:
     counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     if sum(counts) != metadata.num_rows or min(counts, default=0) < 0:
-        raise corrupt(f"its row groups have {counts} of {metadata.num_rows} rows", path)
+        raise corrupt(f"its row groups have {counts} of {metadata.num_rows} rows", path, offset)
 
 
 def _text_values(raw: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -278,7 +328,7 @@ def _created_by(metadata: pq.FileMetaData) -> str:
         return ""
 
 
-def _unreadable(error: Exception, path: str) -> LakewrightError:
+def _unreadable(error: Exception, path: str, offset: int) -> LakewrightError:
     if isinstance(error, OSError) and error.errno is not None:
         return StorageError(
             f"Reading a Parquet file failed: {error}.",
@@ -286,8 +336,4 @@ def _unreadable(error: Exception, path: str) -> LakewrightError:
             context={"path": path},
             retryable=True,
         )
-    return CorruptFileError(
-        f"The Parquet file cannot be read: {error}.",
-        hint="The file is damaged or cut; restore it, or roll back the instant that wrote it.",
-        context={"path": path},
-    )
+    return corrupt(str(error), path, offset)

@@ -4,6 +4,11 @@ Arrow's own view of a footer ends the process when a column's metadata contradic
 statistics are read here, from the footer's bytes (Thrift compact protocol). Every length is checked
 against the bytes that are there; nesting is limited; the work is linear in the footer's size.
 
+`check_chunks` finds what Arrow takes without a word: columns whose names or types in the schema and
+in the row groups differ (one of the two is damaged; Arrow goes by the schema and by position, so a
+column would come out under another's name), and pages that two columns share or that lie outside
+of the file.
+
 Only bounds that are true are given: the `min_value`/`max_value` pair, and the deprecated
 `min`/`max` for numbers only, because old writers ordered bytes by sign.
 """
@@ -21,7 +26,16 @@ import pyarrow.types as pt
 
 from lakewright.errors import CorruptFileError, UnsupportedTableError
 
-__all__ = ["ChunkStatistics", "RawChunk", "read_footer", "row_group_chunks", "typed_bounds"]
+__all__ = [
+    "ChunkStatistics",
+    "RawChunk",
+    "check_chunks",
+    "corrupt",
+    "encrypted",
+    "read_footer",
+    "row_group_chunks",
+    "typed_bounds",
+]
 
 MAGIC, ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 TAIL_BYTES = 1 << 16
@@ -33,6 +47,16 @@ NESTING_MAX = 32
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
 _LIST, _SET, _MAP, _STRUCT = range(9, 13)
 _BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE_TYPE, _BYTE_ARRAY, _FIXED = range(8)
+_TYPE_NAMES = (
+    "BOOLEAN",
+    "INT32",
+    "INT64",
+    "INT96",
+    "FLOAT",
+    "DOUBLE",
+    "BYTE_ARRAY",
+    "FIXED_LEN_BYTE_ARRAY",
+)
 _WIDTHS = {_BOOLEAN: 1, _INT32: 4, _INT64: 8, _FLOAT: 4, _DOUBLE_TYPE: 8}
 _ORDERED_BY_SIGN = frozenset({_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE_TYPE})
 
@@ -50,28 +74,46 @@ class ChunkStatistics(NamedTuple):
 class RawChunk:
     """What a footer says about one column in one row group, values still encoded."""
 
-    column: str | None
-    """Name of a top-level column that is not nested; None for parts of nested columns."""
+    names: tuple[str, ...]
+    """Names on the way from the top of the schema to the column."""
     physical: int
+    values: int
+    begin: int
+    """Offset of its first page, dictionary or not."""
+    size: int
+    """Bytes of its pages as stored."""
     minimum: bytes | None
     maximum: bytes | None
     null_count: int | None
 
+    @property
+    def type_name(self) -> str:
+        """How the stored type is called."""
+        return _TYPE_NAMES[self.physical] if 0 <= self.physical < len(_TYPE_NAMES) else ""
 
-def read_footer(source: Any, path: str) -> bytes:
+    @property
+    def column(self) -> str | None:
+        """Name of a top-level column that is not nested; None for parts of nested columns."""
+        return self.names[0] if len(self.names) == 1 else None
+
+
+def read_footer(source: Any, path: str, base_offset: int = 0) -> bytes:
     """The Thrift bytes of the footer of an open `pyarrow.NativeFile`, the signature included."""
     size = source.size()
     if size < len(MAGIC) + TRAILER_BYTES:
-        raise corrupt(f"it has {size} bytes, fewer than an empty Parquet file", path)
+        raise corrupt(
+            f"it has {size} bytes, fewer than an empty Parquet file", path, base_offset + size
+        )
+    trailer = base_offset + size - TRAILER_BYTES
     start = max(size - TAIL_BYTES, 0)
     tail = bytes(source.read_at(size - start, start))
     if tail[-4:] == ENCRYPTED_MAGIC:
         raise encrypted(path)
     if tail[-4:] != MAGIC:
-        raise corrupt("it does not end like a Parquet file", path)
+        raise corrupt("it does not end like a Parquet file", path, trailer + 4)
     length = int.from_bytes(tail[-8:-4], "little")
     if length > size - len(MAGIC) - TRAILER_BYTES:
-        raise corrupt(f"its footer claims {length} of {size} bytes", path)
+        raise corrupt(f"its footer claims {length} of {size} bytes", path, trailer)
     if length <= len(tail) - TRAILER_BYTES:
         return tail[-TRAILER_BYTES - length : -TRAILER_BYTES]
     missing = length + TRAILER_BYTES - len(tail)
@@ -87,10 +129,10 @@ def encrypted(path: str) -> UnsupportedTableError:
     )
 
 
-def row_group_chunks(footer: bytes) -> list[dict[str, RawChunk]]:
-    """For each row group its top-level columns; empty where the footer does not parse."""
+def row_group_chunks(footer: bytes) -> list[list[RawChunk]]:
+    """The columns of each row group, nested ones by their leaves; empty if it does not parse."""
     thrift = _Compact(footer)
-    groups: list[dict[str, RawChunk]] = []
+    groups: list[list[RawChunk]] = []
     try:
         for field, kind in thrift.fields():
             if field == 4 and kind == _LIST:
@@ -102,6 +144,28 @@ def row_group_chunks(footer: bytes) -> list[dict[str, RawChunk]]:
     return groups
 
 
+def check_chunks(
+    groups: list[list[RawChunk]], leaves: list[tuple[str, str]], end: int
+) -> str | None:
+    """What is wrong with the columns of a file whose pages end at `end`; None if nothing is.
+
+    `leaves` are the columns of the schema: names joined by dots, and the name of the stored type.
+    """
+    taken = []
+    for group in groups:
+        told = [(".".join(chunk.names), chunk.type_name) for chunk in group]
+        if told != leaves:
+            other = next((t for t, leaf in zip(told, leaves, strict=False) if t != leaf), None)
+            return f"the columns of a row group are not those of the schema ({other})"
+        taken += [(chunk.begin, chunk.size) for chunk in group if chunk.values]
+    before = len(MAGIC)
+    for begin, size in sorted(taken):
+        if begin < before or size < 0:
+            return f"two columns share the pages at {begin}"
+        before = begin + size
+    return f"the pages of a column reach to {before} of {end}" if before > end else None
+
+
 def typed_bounds(chunk: RawChunk, kind: pa.DataType, rows: int) -> ChunkStatistics:
     """Bounds as Python values of the column's Arrow type."""
     low = _value(chunk.minimum, chunk.physical, kind)
@@ -111,23 +175,23 @@ def typed_bounds(chunk: RawChunk, kind: pa.DataType, rows: int) -> ChunkStatisti
     return ChunkStatistics(low, high, chunk.null_count, rows)
 
 
-def corrupt(why: str, path: str) -> CorruptFileError:
+def corrupt(why: str, path: str, offset: int) -> CorruptFileError:
     """The error for a file that contradicts the format or itself."""
     return CorruptFileError(
         f"The Parquet file cannot be read: {why}.",
         hint="The file is damaged or cut; restore it, or roll back the instant that wrote it.",
-        context={"path": path},
+        context={"path": path, "offset": offset},
     )
 
 
-def _row_group(thrift: _Compact) -> dict[str, RawChunk]:
-    chunks: dict[str, RawChunk] = {}
+def _row_group(thrift: _Compact) -> list[RawChunk]:
+    chunks: list[RawChunk] = []
     for field, kind in thrift.fields():
         if field == 1 and kind == _LIST:
             for _ in range(thrift.list_of(_STRUCT)):
                 chunk = _column_chunk(thrift)
-                if chunk is not None and chunk.column is not None:
-                    chunks[chunk.column] = chunk
+                if chunk is not None:
+                    chunks.append(chunk)
         else:
             thrift.skip(kind)
     return chunks
@@ -144,25 +208,30 @@ def _column_chunk(thrift: _Compact) -> RawChunk | None:
 
 
 def _column_metadata(thrift: _Compact) -> RawChunk:
-    physical, column = -1, None
+    names: tuple[str, ...] = ()
+    numbers = {1: -1, 5: -1, 7: -1, 9: -1, 11: 0}  # type, values, bytes, data page, dictionary
     statistics: dict[int, bytes | int] = {}
     for field, kind in thrift.fields():
-        if field == 1 and kind == _I32:
-            physical = thrift.zigzag()
+        if field in numbers and kind in (_I32, _I64):
+            numbers[field] = thrift.zigzag()
         elif field == 3 and kind == _LIST:
-            names = [thrift.binary() for _ in range(thrift.list_of(_BINARY))]
-            column = names[0].decode("utf-8", "replace") if len(names) == 1 else None
+            raw = [thrift.binary() for _ in range(thrift.list_of(_BINARY))]
+            names = tuple(name.decode("utf-8", "replace") for name in raw)
         elif field == 12 and kind == _STRUCT:
             statistics = _statistics(thrift)
         else:
             thrift.skip(kind)
+    physical, values, size, data, dictionary = numbers.values()
     low, high = statistics.get(6), statistics.get(5)
     if low is None and high is None and physical in _ORDERED_BY_SIGN:
         low, high = statistics.get(2), statistics.get(1)
     nulls = statistics.get(3)
     return RawChunk(
-        column,
+        names,
         physical,
+        values,
+        min(dictionary, data) if dictionary > 0 else data,
+        size,
         low if isinstance(low, bytes) else None,
         high if isinstance(high, bytes) else None,
         nulls if isinstance(nulls, int) and nulls >= 0 else None,

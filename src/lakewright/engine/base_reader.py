@@ -35,6 +35,7 @@ class BaseReader:
     converted: Conversion
     below: Expr | None
     constants: Mapping[str, Any]
+    renames: Mapping[str, str]
     keep: Expr | None = None
 
     @classmethod
@@ -62,7 +63,7 @@ class BaseReader:
             ) from error
         source = file.schema_arrow.remove_metadata()
         made = conversion(source, schema, renames=renames or {}, path=base.path)
-        return cls(base.path, file, schema, made, below, constants or {}, keep)
+        return cls(base.path, file, schema, made, below, constants or {}, renames or {}, keep)
 
     def row_groups(self) -> list[int]:
         """Row groups that may hold a row passing both filters, in file order."""
@@ -79,9 +80,26 @@ class BaseReader:
         found = row_group_range(self.file, group, stored)
         return ColumnRange(found.minimum, found.maximum, found.null_count, found.row_count)
 
-    def batches(self, group: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """The row group in the read schema, at most `rows` rows at a time."""
-        yield from self._read(group, self.converted, rows)
+    def batches(
+        self, group: int, rows: int, known: Mapping[str, pa.Array] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The row group in the read schema, at most `rows` rows at a time.
+
+        Columns that are `known` from `columns` before are not read again.
+        """
+        if not known:
+            yield from self._read(group, self.converted, rows)
+            return
+        rest = pa.schema([field for field in self.schema if field.name not in known])
+        source = self.file.schema_arrow.remove_metadata()
+        made = conversion(source, rest, renames=self.renames, path=self.path)
+        start = 0
+        for batch in self._read(group, made, rows):
+            taken = {name: values.slice(start, batch.num_rows) for name, values in known.items()}
+            read = dict(zip(rest.names, batch.columns, strict=True)) | taken
+            arrays = [read[name] for name in self.schema.names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            start += batch.num_rows
 
     def columns(self, group: int, names: Sequence[str]) -> pa.RecordBatch:
         """Some columns of the whole row group."""

@@ -2,15 +2,16 @@
 
 A range is read from the files that its instants wrote and from nothing else, as Hudi reads it: the
 versions of a row inside the range meet each other, but not what was there before the range. Where
-that is not possible, because an instant was archived or a file was cleaned, the latest snapshot is
-read instead and reduced to the rows whose commit time lies in the range; rows that were changed
-again after the range are then missing, and come with the later change.
+that is not possible, because an instant was archived or a file was cleaned, the files of the latest
+snapshot are read instead, and what the range wrote is taken from them; rows that were changed again
+after the range are then missing where a newer base file has replaced them, and come with the later
+change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from lakewright.engine.change_range import ChangeRange
@@ -18,6 +19,7 @@ from lakewright.engine.scan_plan import ScanTask, partition_may_match, plan_scan
 from lakewright.engine.slice_reader import COMMIT_TIME
 from lakewright.engine.snapshot import Snapshot
 from lakewright.expr import Expr, bind, col, conjunction
+from lakewright.format.file_slices import FileSystemView
 from lakewright.format.instant import Instant
 from lakewright.format.partitions import ListedFile
 from lakewright.format.records.instants import load_commit_metadata
@@ -93,16 +95,13 @@ class RowSlices:
     """The slices of a read of changed rows."""
 
     tasks: tuple[ScanTask, ...]
-    span: frozenset[str] | None
-    """Instants whose versions meet each other; None if the slices are those of the snapshot."""
+    span: frozenset[str]
+    """Instants whose versions meet each other."""
     where: Expr | None
     """What rows must pass: the caller's filter, and a commit time inside the range."""
+    source: str
+    """Where the rows come from, for people."""
     warnings: tuple[str, ...]
-
-    @property
-    def source(self) -> str:
-        """Where the rows come from, for people."""
-        return LATEST_SNAPSHOT if self.span is None else WRITTEN_FILES
 
 
 def plan_rows(snapshot: Snapshot, range_: ChangeRange, where: Expr | None) -> RowSlices:
@@ -113,27 +112,42 @@ def plan_rows(snapshot: Snapshot, range_: ChangeRange, where: Expr | None) -> Ro
         warnings.append(f"stops before {pending.action} {pending.requested_time}, still pending")
     times = frozenset(range_.requested_times)
     if not times:
-        return RowSlices((), times, where, tuple(warnings))
+        return RowSlices((), times, where, WRITTEN_FILES, tuple(warnings))
     in_range = bind(col(COMMIT_TIME).isin(sorted(times)), snapshot.schema.arrow)
     test = in_range if where is None else conjunction(where, in_range)
     if range_.archived:
         warnings.append(f"{len(range_.archived)} instants of the range are archived")
-        return _from_snapshot(snapshot, test, warnings)
+        return _from_snapshot(snapshot, times, test, warnings)
     written = written_files(snapshot, range_.instants)
     kept = {p: names for p, names in written.items() if partition_may_match(p, snapshot, where)}
     listing, missing = present_files(snapshot, kept)
     if missing:
         warnings.append(f"{len(missing)} files of the range were cleaned, such as {missing[0]}")
-        return _from_snapshot(snapshot, test, warnings)
-    slices = snapshot.view(listing).latest_merged_slices(max(times))
+        return _from_snapshot(snapshot, times, test, warnings)
+    slices = _as_of_range(snapshot.view(listing), times).latest_merged_slices(max(times))
     slices.sort(key=lambda s: (s.group.partition, s.group.file_id))
     # Blocks of a log compaction hold rows of older instants too, so rows are tested again.
-    return RowSlices(tuple(ScanTask(s) for s in slices), times, test, tuple(warnings))
+    tasks = tuple(ScanTask(s) for s in slices)
+    return RowSlices(tasks, times, test, WRITTEN_FILES, tuple(warnings))
 
 
-def _from_snapshot(snapshot: Snapshot, test: Expr, warnings: Sequence[str]) -> RowSlices:
+def _as_of_range(view: FileSystemView, times: frozenset[str]) -> FileSystemView:
+    """The view without replacements by other instants: one begun earlier may have completed later.
+
+    What such an instant replaced was there in the range, and it shows in no other range.
+    """
+    groups = {
+        id_: group if group.replaced_at in times else replace(group, replaced_at=None)
+        for id_, group in view.groups.items()
+    }
+    return replace(view, groups=groups)
+
+
+def _from_snapshot(
+    snapshot: Snapshot, times: frozenset[str], test: Expr, warnings: Sequence[str]
+) -> RowSlices:
     plan = plan_scan(snapshot, mode="snapshot", output=(), where=test)
-    return RowSlices(plan.tasks, None, test, (*warnings, *plan.warnings))
+    return RowSlices(plan.tasks, times, test, LATEST_SNAPSHOT, (*warnings, *plan.warnings))
 
 
 def written_files(snapshot: Snapshot, instants: Iterable[Instant]) -> dict[str, list[str]]:

@@ -97,14 +97,22 @@ class Changes(ArrowResult):
     def _rows(self) -> _Work:
         slices = plan_rows(self.snapshot, self.range, self.where)
         reader = SliceReader(
-            self.snapshot, self.columns, slices.where, self.options, self.registry, slices.span
+            self.snapshot,
+            self.columns,
+            slices.where,
+            self.options,
+            self.registry,
+            slices.span,
+            self.on_event,
         )
         return _Work(self._plan(slices.source, slices.tasks, slices.warnings), reader.read)
 
     def _cdc(self) -> _Work:
         groups = plan_cdc(self.snapshot, self.range)
         whole = tuple(self.snapshot.schema.arrow.names)
-        slices = SliceReader(self.snapshot, whole, None, self.options, self.registry)
+        slices = SliceReader(
+            self.snapshot, whole, None, self.options, self.registry, on_event=self.on_event
+        )
         reader = CdcReader(self.snapshot, self.columns, self.where, self.images, slices)
         warnings = tuple(self.snapshot.opened.warnings)
         return _Work(self._plan(CHANGE_FILES, groups, warnings), reader.read)

@@ -16,19 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema
-from lakewright.codec.avro.columns import decode_records
-from lakewright.codec.avro.schema import Record, parse_schema
-from lakewright.codec.parquet import open_parquet, read_row_group
-from lakewright.errors import SchemaError, UnsupportedTableError
+from lakewright.codec.parquet import read_row_group
+from lakewright.errors import UnsupportedTableError
+from lakewright.format.block_rows import avro_rows, open_parquet_block, placed, record_schema
 from lakewright.format.evolution import Conversion, conversion
 from lakewright.format.file_slices import LogFile
 from lakewright.format.log_block import BlockType, LogBlock, read_blocks
-from lakewright.format.log_content import (
-    avro_frames_of,
-    block_runs,
-    delete_rows_of,
-    parquet_content,
-)
+from lakewright.format.log_content import block_runs, delete_rows_of
 from lakewright.format.log_scan import BlockSelection, select_blocks
 from lakewright.merge.columns import path_type
 from lakewright.merge.fold import LogVersions
@@ -59,6 +53,8 @@ class LogReader:
     """Old column names by new ones, for the instant that wrote a block."""
     instants: Container[str] | None = None
     """Blocks of other instants are left out; None takes all."""
+    keeps_lone: bool = True
+    """Whether log compactions count of which no merged instant is left."""
 
     def read_into(self, versions: LogVersions, logs: Sequence[LogFile]) -> BlockSelection:
         """Add every visible version of the slice, oldest first."""
@@ -87,6 +83,7 @@ class LogReader:
             is_visible=self.is_visible,
             latest=self.latest,
             instants=self.instants,
+            keeps_lone=self.keeps_lone,
         )
 
     def _blocks(self, logs: Sequence[LogFile]) -> Iterator[LogBlock]:
@@ -105,24 +102,19 @@ class LogReader:
         """Rows as stored, in the columns that are needed, and how to bring them to the schema."""
         first = blocks[0]
         if first.type is BlockType.AVRO_DATA:
-            record = _record_schema(first)
-            made = self._conversion(arrow_schema(record), first)
-            payload, starts, ends = avro_frames_of(blocks)
-            yield (
-                decode_records(
-                    payload, starts, ends, record, columns=made.source_columns, path=first.path
-                ),
-                made,
-            )
+            with placed(first):
+                made = self._conversion(arrow_schema(record_schema(first)), first)
+            yield avro_rows(blocks, columns=made.source_columns), made
         elif first.type is BlockType.PARQUET_DATA:
             for block in blocks:
-                file = open_parquet(parquet_content(block), path=block.path)
-                made = self._conversion(file.schema_arrow.remove_metadata(), block)
-                for group in range(file.metadata.num_row_groups):
-                    for batch in read_row_group(
-                        file, group, path=block.path, columns=made.source_columns
-                    ):
-                        yield batch, made
+                file = open_parquet_block(block)
+                with placed(block):
+                    made = self._conversion(file.schema_arrow.remove_metadata(), block)
+                    for group in range(file.metadata.num_row_groups):
+                        for batch in read_row_group(
+                            file, group, path=block.path, columns=made.source_columns
+                        ):
+                            yield batch, made
         else:
             raise UnsupportedTableError(
                 f"Log block type {first.type.name} is not legal in a data table.",
@@ -141,14 +133,3 @@ class LogReader:
         if len(types) == 1:
             unordered = unordered | rows.ordering.of_other_class(types[0])
         versions.add_deletes(rows.keys, rows.ordering_as(types), unordered)
-
-
-def _record_schema(block: LogBlock) -> Record:
-    schema = parse_schema(block.schema)
-    if not isinstance(schema, Record):
-        raise SchemaError(
-            "The schema of a data block is not a record.",
-            hint="The file is damaged or was not written by Hudi.",
-            context={"path": block.path, "offset": block.offset},
-        )
-    return schema

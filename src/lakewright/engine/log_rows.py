@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lakewright.codec.avro.columns import decode_records
-from lakewright.codec.avro.schema import Record, parse_schema
-from lakewright.codec.parquet import open_parquet, read_columns
+from lakewright.codec.parquet import read_columns
+from lakewright.format.block_rows import avro_rows, open_parquet_block, placed
 from lakewright.format.log_block import BlockType, LogBlock
-from lakewright.format.log_content import avro_frames, delete_rows, parquet_content
+from lakewright.format.log_content import delete_rows
 
 BLOCK_COLUMN = "_block"
 KIND_COLUMN = "_block_type"
@@ -36,14 +35,11 @@ def _numbered(table: pa.Table, number: int, kind: BlockType) -> pa.Table:
 
 def _rows(block: LogBlock) -> pa.Table | None:
     if block.type in (BlockType.AVRO_DATA, BlockType.CDC_DATA):
-        schema = parse_schema(block.schema)
-        assert isinstance(schema, Record)
-        starts, ends = avro_frames(block)
-        batch = decode_records(block.content, starts, ends, schema, path=block.path)
-        return pa.Table.from_batches([batch])
+        return pa.Table.from_batches([avro_rows([block])])
     if block.type is BlockType.PARQUET_DATA:
-        file = open_parquet(parquet_content(block), path=block.path)
-        return read_columns(file, path=block.path)
+        file = open_parquet_block(block)
+        with placed(block):
+            return read_columns(file, path=block.path)
     if block.type is BlockType.DELETE:
         rows = delete_rows(block)
         return pa.table(

@@ -90,7 +90,14 @@ class Scan:
         return sum(b.num_rows for b in self.to_batches())
 
     def _stream(self) -> Iterator[pa.RecordBatch]:
-        reader = SliceReader(self.snapshot, self.columns, self.where, self.options, self.registry)
+        reader = SliceReader(
+            self.snapshot,
+            self.columns,
+            self.where,
+            self.options,
+            self.registry,
+            on_event=self.on_event,
+        )
         tasks = self.plan().tasks
         done = 0
         for batch in self._runner().stream(tasks, reader.read):

@@ -25,6 +25,7 @@ from lakewright.errors import UnsupportedTableError
 from lakewright.expr import Expr, bind, col, columns, conjuncts_over, evaluate
 from lakewright.format.file_slices import BaseFile, FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values, record_keys
+from lakewright.format.log_block import LogBlock
 from lakewright.format.view_inputs import block_visibility
 from lakewright.merge.config import RECORD_KEY_COLUMN
 from lakewright.merge.fold import LogVersions
@@ -32,10 +33,12 @@ from lakewright.merge.projection import required_columns
 from lakewright.merge.protocol import MergeContext, Phase
 from lakewright.merge.registry import MergerRegistry
 from lakewright.merge.state import LogState
+from lakewright.runtime.events import Event, EventHook, ignore_events
 from lakewright.storage.scratch import Scratch
 
 COMMIT_TIME = "_hoodie_commit_time"
 KEY = RECORD_KEY_COLUMN
+CORRUPT_BLOCK = "scan.corrupt_block"
 KEY_COLUMNS = frozenset({KEY, "_hoodie_partition_path"})
 
 
@@ -50,6 +53,8 @@ class SliceReader:
     registry: MergerRegistry
     span: frozenset[str] | None = None
     """Instants whose versions of rows meet each other; None is all."""
+    on_event: EventHook = ignore_events
+    """Told of every corrupt region of a log, which the format says to skip."""
 
     def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
         """The slice's rows that pass the filter, in the output columns."""
@@ -126,8 +131,14 @@ class SliceReader:
         with Scratch(self.options.merge_memory, folder=self.options.scratch_folder) as scratch:
             merger = self.registry.resolve(self.snapshot.merge)
             versions = LogVersions(self._context(stored), merger, hold=scratch.hold)
-            self._log_reader(stored, slice_).read_into(versions, slice_.logs)
+            chosen = self._log_reader(stored, slice_).read_into(versions, slice_.logs)
+            self._tell_corrupt(chosen.corrupt)
             yield versions.finish()
+
+    def _tell_corrupt(self, blocks: Sequence[LogBlock]) -> None:
+        for b in blocks:
+            told = Event(CORRUPT_BLOCK, done=b.length, unit="bytes", path=b.path, offset=b.offset)
+            self.on_event(told)
 
     def _stored(self) -> pa.Schema:
         """The columns that merging needs, and those that were asked for."""
@@ -147,9 +158,11 @@ class SliceReader:
         below = conjuncts_over(self.where, KEY_COLUMNS) if self.where is not None else None
         reader = self._open(base, stored, below)
         for group in reader.row_groups():
-            codes = state.locate(self._base_keys(reader, group))
+            keys = self._base_keys(reader, group)
+            known = {KEY: keys} if KEY in stored.names else None
+            codes = state.locate(keys)
             start = 0
-            for batch in reader.batches(group, self.options.batch_rows):
+            for batch in reader.batches(group, self.options.batch_rows, known):
                 stop = start + batch.num_rows
                 yield state.apply(self._with_key(batch), codes[start:stop])
                 start = stop
@@ -158,7 +171,7 @@ class SliceReader:
         properties = self.snapshot.properties
         return (KEY,) if properties.populate_meta_fields else properties.record_key_fields
 
-    def _base_keys(self, reader: BaseReader, group: int) -> pa.Array | pa.ChunkedArray:
+    def _base_keys(self, reader: BaseReader, group: int) -> pa.Array:
         if self.snapshot.properties.populate_meta_fields:
             return reader.column(group, KEY)
         batch = reader.columns(group, self._key_fields())
@@ -193,4 +206,5 @@ class SliceReader:
             constants=self._constants(slice_.group.partition),
             renames=None if snapshot.internal_schemas is None else snapshot.renames,
             instants=self.span,
+            keeps_lone=self.span is None or not snapshot.properties.version.ranges_skip_lone_logs,
         )

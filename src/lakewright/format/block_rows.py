@@ -65,7 +65,8 @@ def avro_rows(
 def open_parquet_block(block: LogBlock) -> ParquetFile:
     """The Parquet file in a block."""
     with placed(block):
-        return open_parquet(parquet_content(block), path=block.path)
+        content = parquet_content(block)
+        return open_parquet(content, path=block.path, base_offset=block.content_offset)
 
 
 def _point_into_file(error: CorruptFileError, blocks: Sequence[LogBlock]) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lakewright.codec.json_text import load_json
+from lakewright.codec.json_text import json_offset, load_json
 from lakewright.errors import NotFoundError, SchemaError
 from lakewright.format.evolution import MISSING
 from lakewright.format.table_properties import META_FOLDER, TableProperties
@@ -210,7 +210,7 @@ def _json(data: str | bytes, path: str) -> Any:
     try:
         return load_json(data)
     except ValueError as error:
-        raise _broken(str(error), path) from error
+        raise _broken(str(error), path, json_offset(error)) from error
 
 
 def _schema(node: Any, path: str) -> InternalSchema:
@@ -306,9 +306,9 @@ def _field_tree(f: InternalField) -> dict[str, Any]:
     return tree if f.doc is None else {**tree, "doc": f.doc}
 
 
-def _broken(why: str, path: str) -> SchemaError:
+def _broken(why: str, path: str, offset: int = 0) -> SchemaError:
     return SchemaError(
         f"A schema-on-read schema does not parse: {why}.",
         hint="The file is damaged; restore it, or read as of an instant before the schema change.",
-        context={"path": path} if path else {},
+        context={"path": path, "offset": offset} if path else {},
     )

@@ -41,11 +41,13 @@ def select_blocks(
     is_visible: Callable[[str], bool] | None,
     latest: str | None,
     instants: Container[str] | None = None,
+    keeps_lone: bool = True,
 ) -> BlockSelection:
     """Choose the blocks of one file slice that count.
 
     `is_visible` tells whether an instant is completed (None: the file listing has already dropped
-    what is not); `latest` bounds block instants from above; `instants` is the asked range.
+    what is not); `latest` bounds block instants from above; `instants` is the asked range;
+    `keeps_lone` takes log compactions of which no merged instant is left.
     Raises `FormatError` for blocks without instant time and for unknown commands.
     """
     by_instant: dict[str, list[LogBlock]] = {}
@@ -68,7 +70,7 @@ def select_blocks(
             by_instant.setdefault(instant, []).append(block)
         else:
             _count(skipped, reason, 1)
-    kept = _instants_in_merge_order(by_instant)
+    kept = _instants_in_merge_order(by_instant, keeps_lone=keeps_lone)
     for replaced in by_instant.keys() - set(kept):
         _count(skipped, SkipReason.COMPACTED, len(by_instant[replaced]))
     return BlockSelection([b for i in kept for b in by_instant[i]], corrupt, skipped)
@@ -89,11 +91,13 @@ def _reason_to_skip(
     return None
 
 
-def _instants_in_merge_order(by_instant: Mapping[str, list[LogBlock]]) -> list[str]:
+def _instants_in_merge_order(
+    by_instant: Mapping[str, list[LogBlock]], *, keeps_lone: bool
+) -> list[str]:
     """Instants oldest first, where a log compaction stands for the instants it merged.
 
-    It takes the place of the newest instant that it replaces; if none of them is in the slice, its
-    own place, so that its rows are never lost.
+    It takes the place of the newest instant that it replaces. If none of them is left, it has its
+    own place, so that its rows are never lost, or none.
     """
     order = list(by_instant)
     compacted = {i: t for i in order if (t := by_instant[i][0].compacted_times)}
@@ -108,7 +112,7 @@ def _instants_in_merge_order(by_instant: Mapping[str, list[LogBlock]]) -> list[s
             replaced_by.update(dict.fromkeys(compacted[instant], final))
         else:
             place.setdefault(final, position)
-    for position, instant in enumerate(order):
+    for position, instant in enumerate(order if keeps_lone else ()):
         if instant == replaced_by.get(instant, instant):
             place.setdefault(instant, position)
     return sorted(place, key=place.__getitem__)

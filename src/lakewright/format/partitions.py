@@ -13,12 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from lakewright.codec.parquet import open_parquet
 from lakewright.errors import CorruptFileError, FormatError, NotFoundError, UnsupportedTableError
 from lakewright.format.file_names import BASE_EXTENSIONS
-from lakewright.format.property_text import date_comment, format_properties, parse_properties
+from lakewright.format.property_text import (
+    date_comment,
+    format_properties,
+    parse_properties,
+    property_offset,
+)
 from lakewright.storage.base import ObjectInfo, Storage
 
 PARTITION_METADATA_FILE: Final = ".hoodie_partition_metadata"
@@ -178,26 +181,29 @@ def _parse_metadata_file(data: bytes, path: str) -> PartitionMetadata:
             context={"path": path},
         )
     if path.endswith(".parquet"):
-        pairs = _parquet_footer_pairs(data, path)
+        pairs, at = _parquet_footer_pairs(data, path)
     else:
-        pairs = parse_properties(data, path=path)
+        pairs, at = parse_properties(data, path=path), property_offset(data, _DEPTH)
     depth = pairs.get(_DEPTH)
     if depth is not None and not _DEPTH_TEXT.fullmatch(depth):
         raise FormatError(
             f"The partition depth {depth!r} is not a number.",
             hint=f"Set {_DEPTH} to the number of folders between the table and the partition.",
-            context={"path": path},
+            context={"path": path, "offset": at},
         )
     return PartitionMetadata(pairs.get(_COMMIT_TIME), None if depth is None else int(depth))
 
 
-def _parquet_footer_pairs(data: bytes, path: str) -> dict[str, str]:
+def _parquet_footer_pairs(data: bytes, path: str) -> tuple[dict[str, str], int]:
+    """The pairs of a Parquet footer, and where it begins."""
+    file = open_parquet(data, path=path)
     try:
-        stored = pq.read_metadata(pa.BufferReader(data)).metadata or {}
-        return {k.decode(): v.decode() for k, v in stored.items() if k != b"ARROW:schema"}
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        stored = file.metadata.metadata or {}
+        pairs = {k.decode(): v.decode() for k, v in stored.items() if k != b"ARROW:schema"}
+    except UnicodeDecodeError as problem:
         raise CorruptFileError(
             f"The partition metadata cannot be read: {problem}.",
             hint="The file is damaged; delete it and write the text variant in its place.",
-            context={"path": path},
+            context={"path": path, "offset": file.footer_offset},
         ) from problem
+    return pairs, file.footer_offset

@@ -27,6 +27,7 @@ from lakewright.format.property_text import (
     format_properties,
     iso_instant,
     parse_properties,
+    property_offset,
 )
 from lakewright.format.table_properties import (
     META_FOLDER,
@@ -74,7 +75,7 @@ def _check(properties: TableProperties, *, metadata_table: bool) -> None:
         raise FormatError(
             f"{keys.NAME} is missing.",
             hint="Restore hoodie.properties from its backup or from another copy.",
-            context={"path": PROPERTIES_FILE},
+            context={"path": PROPERTIES_FILE, "offset": 0},
         )
     if properties.table_type not in ("COPY_ON_WRITE", "MERGE_ON_READ"):
         _refuse(properties, keys.TYPE, "it is no known table type")
@@ -123,18 +124,19 @@ def load_properties(
 
 
 def _load(storage: Storage, clock: Clock) -> dict[str, str]:
-    invalid: str | None = None
+    invalid: tuple[str, int] | None = None
     for attempt in range(LOAD_TRIES):
         if attempt:
             clock.sleep(LOAD_PAUSE_S)
         invalid, unchecked = None, None
         for path in (PROPERTIES_FILE, BACKUP_FILE):
             try:
-                values = parse_properties(storage.read(path), path=path)
+                data = storage.read(path)
+                values = parse_properties(data, path=path)
             except NotFoundError:
                 continue
-            except FormatError:
-                invalid = path
+            except FormatError as error:
+                invalid = path, int(str(error.context["offset"]))
                 continue
             trust = _trust(values)
             if trust is _Trust.CHECKED:
@@ -142,7 +144,7 @@ def _load(storage: Storage, clock: Clock) -> dict[str, str]:
             if trust is _Trust.UNCHECKED:
                 unchecked = unchecked or values
             else:
-                invalid = path
+                invalid = path, property_offset(data, keys.CHECKSUM)
         if unchecked is not None:
             return unchecked
         if invalid is None and not storage.exists(META_FOLDER):
@@ -154,12 +156,13 @@ def _load(storage: Storage, clock: Clock) -> dict[str, str]:
     raise _not_loaded(storage, invalid)
 
 
-def _not_loaded(storage: Storage, invalid: str | None) -> LakewrightError:
+def _not_loaded(storage: Storage, invalid: tuple[str, int] | None) -> LakewrightError:
     if invalid is not None:
+        path, offset = invalid
         return CorruptFileError(
-            f"The properties of the table are invalid: {invalid} does not match its checksum.",
+            f"The properties of the table are invalid: {path} does not match its checksum.",
             hint="Restore hoodie.properties from another copy of the table.",
-            context={"table": storage.uri, "path": invalid},
+            context={"table": storage.uri, "path": path, "offset": offset},
         )
     return TableNotFoundError(
         f"{storage.uri} has a .hoodie folder, but no hoodie.properties.",

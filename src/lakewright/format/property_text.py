@@ -2,7 +2,8 @@
 
 Pure functions over ISO-8859-1 bytes. Every text the JVM can write is read back to the same pairs,
 and every text written here is read by the JVM to the same pairs. The only illegal input is a
-malformed `\\uXXXX` escape, which raises `FormatError` as it makes the JVM fail.
+malformed `\\uXXXX` escape, which raises `FormatError` with the offset of its line, as it makes
+the JVM fail.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ from datetime import UTC, datetime
 
 from lakewright.errors import FormatError
 
-__all__ = ["date_comment", "format_properties", "iso_instant", "parse_properties"]
+__all__ = [
+    "date_comment",
+    "format_properties",
+    "iso_instant",
+    "parse_properties",
+    "property_offset",
+]
 
 _BLANKS = " \t\f"
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_LINE = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r|\Z)")
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|[\s\S])")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
@@ -26,27 +33,35 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 def parse_properties(data: bytes, *, path: str = "") -> dict[str, str]:
     """The pairs of a properties file; of duplicate keys the last one wins."""
-    return dict(_pair(line, path) for line in _logical_lines(data.decode("latin-1")))
+    return dict(_pair(line, path, at) for at, line in _logical_lines(data.decode("latin-1")))
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines with continuations joined; comments and blank lines left out."""
-    joined = ""
-    for natural in _LINE_END.split(text):
-        line = natural.lstrip(_BLANKS)
+def property_offset(data: bytes, key: str) -> int:
+    """Where the line begins that decides a property; 0 where there is none."""
+    lines = _logical_lines(data.decode("latin-1"))
+    return max((at for at, line in lines if _pair(line, "", at)[0] == key), default=0)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with continuations joined, and where they begin; comments and blanks left out."""
+    joined, begin = "", 0
+    for natural in _LINE.finditer(text):
+        line = natural[1].lstrip(_BLANKS)
+        if not joined:
+            begin = natural.start()
         if not joined and (not line or line[0] in "#!"):
             continue
         slashes = len(line) - len(line.rstrip("\\"))
         continues = slashes % 2 == 1
         joined += line[:-1] if continues else line
         if not continues:
-            yield joined
+            yield begin, joined
             joined = ""
     if joined:
-        yield joined
+        yield begin, joined
 
 
-def _pair(line: str, path: str) -> tuple[str, str]:
+def _pair(line: str, path: str, offset: int) -> tuple[str, str]:
     end, escaped = len(line), False
     for i, char in enumerate(line):
         if escaped:
@@ -59,10 +74,10 @@ def _pair(line: str, path: str) -> tuple[str, str]:
     rest = line[end:].lstrip(_BLANKS)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANKS)
-    return _unescape(line[:end], path), _unescape(rest, path)
+    return _unescape(line[:end], path, offset), _unescape(rest, path, offset)
 
 
-def _unescape(text: str, path: str) -> str:
+def _unescape(text: str, path: str, offset: int) -> str:
     if "\\" not in text:
         return text
 
@@ -74,7 +89,11 @@ def _unescape(text: str, path: str) -> str:
             raise FormatError(
                 "A properties file has a malformed \\uXXXX escape.",
                 hint="Repair the line by hand; the JVM cannot read the file either.",
-                context={"path": path, "text": match.string[match.start() : match.start() + 6]},
+                context={
+                    "path": path,
+                    "offset": offset,
+                    "text": match.string[match.start() : match.start() + 6],
+                },
             )
         return chr(int(code[1:], 16))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -180,16 +180,20 @@ class _Resolver:
             if metadata is None or not metadata.schema:
                 continue
             if (metadata.operation_type or "").upper() not in SERVICE_OPERATIONS:
-                return _from_commit(instant, metadata.schema)
+                return self._from_commit(instant, metadata.schema)
             service = service or (instant, metadata.schema)
-        return None if service is None else _from_commit(*service)
+        return None if service is None else self._from_commit(*service)
+
+    def _from_commit(self, instant: Instant, text: str) -> TableSchema:
+        time, source = instant.requested_time, f"{instant.action} {instant.requested_time}"
+        path = f"{self._properties.timeline_folder}/{instant.file_name}"
+        return _stored_schema(text, source, time, {"path": path, "offset": 0, "instant": time})
 
     def _from_creation(self) -> TableSchema | None:
         text = self._properties.create_schema
         if text is None:
             return None
-        record = _record(text, source=CREATE_SCHEMA, instant=None)
-        return TableSchema(record, arrow_schema(record), CREATE_SCHEMA, None)
+        return _stored_schema(text, CREATE_SCHEMA, None, {"property": CREATE_SCHEMA})
 
     def _from_files(self) -> TableSchema:
         for path in self._written_files(".parquet", commits=len(self._newest_first)):
@@ -197,10 +201,10 @@ class _Resolver:
             if footer is None:
                 continue
             if footer.avro_schema is not None:
-                record = _record(footer.avro_schema, source=path, instant=None)
-            else:
-                name, namespace = record_name(self._properties.name)
-                record = from_arrow(footer.schema, name=name, namespace=namespace)
+                place = {"path": path, "offset": 0}
+                return _stored_schema(footer.avro_schema, path, None, place)
+            name, namespace = record_name(self._properties.name)
+            record = from_arrow(footer.schema, name=name, namespace=namespace)
             return TableSchema(record, arrow_schema(record), path, None)
         raise SchemaError(
             "Nothing says what columns the table has: no commit, no creation schema, no base file.",
@@ -253,25 +257,18 @@ class _Resolver:
                         return
 
 
-def _from_commit(instant: Instant, text: str) -> TableSchema:
-    time, source = instant.requested_time, f"{instant.action} {instant.requested_time}"
-    record = _record(text, source=source, instant=time)
-    return TableSchema(record, arrow_schema(record), source, time)
-
-
-def _record(text: str, *, source: str, instant: str | None) -> Record:
-    context: dict[str, object] = {"source": source}
-    if instant is not None:
-        context["instant"] = instant
+def _stored_schema(
+    text: str, source: str, time: str | None, place: Mapping[str, object]
+) -> TableSchema:
+    """The schema of a text; errors say where it is stored."""
     try:
-        schema = parse_schema(text)
+        record = parse_schema(text)
+        if not isinstance(record, Record):
+            raise SchemaError(
+                f"The schema of {source} is not a record.",
+                hint="The commit is damaged; restore it, or read as of an earlier instant.",
+            )
+        return TableSchema(record, arrow_schema(record), source, time)
     except SchemaError as error:
-        context = {**error.context, **context}
-        raise SchemaError(error.message, hint=error.hint, context=context) from error
-    if not isinstance(schema, Record):
-        raise SchemaError(
-            f"The schema of {source} is not a record.",
-            hint="The commit is damaged; restore it, or read as of an earlier instant.",
-            context=context,
-        )
-    return schema
+        error.context |= {"source": source, **place}
+        raise

@@ -77,6 +77,8 @@ class TableVersion:
 
     incremental_by_completion_time: bool
     """Incremental ranges are completion times; otherwise requested times."""
+    ranges_skip_lone_logs: bool
+    """In a range, a log compaction counts only with an instant that it merged."""
     change_images_by_row: bool
     """Change queries print stored rows as rows in table order; otherwise in hash order, and as Avro
     records what they compare."""
@@ -142,6 +144,7 @@ _SIX = TableVersion(
     key_generator_stored_as_type=False,
     typed_partition_fields=False,
     incremental_by_completion_time=False,
+    ranges_skip_lone_logs=False,
     change_images_by_row=False,
     metadata_operation_suffixes=True,
     index_definitions_versioned=False,
@@ -171,6 +174,7 @@ _EIGHT = TableVersion(
     key_generator_stored_as_type=True,
     typed_partition_fields=True,
     incremental_by_completion_time=True,
+    ranges_skip_lone_logs=False,
     change_images_by_row=False,
     metadata_operation_suffixes=False,
     index_definitions_versioned=False,
@@ -200,6 +204,7 @@ _NINE = TableVersion(
     key_generator_stored_as_type=True,
     typed_partition_fields=True,
     incremental_by_completion_time=True,
+    ranges_skip_lone_logs=True,
     change_images_by_row=True,
     metadata_operation_suffixes=False,
     index_definitions_versioned=True,

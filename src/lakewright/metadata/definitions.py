@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lakewright.codec.json_text import load_json
+from lakewright.codec.json_text import json_offset, load_json
 from lakewright.errors import MetadataTableError, NotFoundError
 from lakewright.format.table_properties import TableProperties
 from lakewright.storage.base import Storage
@@ -61,7 +61,7 @@ def parse_definitions(data: bytes, *, path: str = "") -> dict[str, IndexDefiniti
         raise MetadataTableError(
             "The index definitions cannot be read.",
             hint="Repair the file from another copy of the table, or let Hudi rebuild the indexes.",
-            context={"path": path},
+            context={"path": path, "offset": json_offset(broken)},
         ) from broken
 
 

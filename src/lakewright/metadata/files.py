@@ -185,5 +185,5 @@ def _broken(why: str, path: str) -> MetadataTableError:
     return MetadataTableError(
         f"The files index of the metadata table is broken: {why}.",
         hint="Read the table without its metadata table, and rebuild that.",
-        context={"path": path},
+        context={"path": path, "offset": 0},
     )

@@ -106,7 +106,7 @@ def _file_id(row: dict[str, Any], path: str) -> str | None:
         raise MetadataTableError(
             f"The record index has a file id of the unknown encoding {row['encoding']}.",
             hint="A newer release wrote it; look keys up without the record index.",
-            context={"path": path},
+            context={"path": path, "offset": 0},
         )
     bits = (row["high"] % (1 << 64)) << 64 | row["low"] % (1 << 64)
     index = row["index"]

@@ -10,7 +10,7 @@ regularly holds several generations. Damage is a `CorruptFileError` of the codec
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -23,7 +23,7 @@ from lakewright.codec.avro.schema import parse_schema
 from lakewright.codec.avro.types import Record
 from lakewright.codec.hfile import HFile
 from lakewright.codec.hfile.cells import starting_with
-from lakewright.errors import MetadataTableError, SchemaError
+from lakewright.errors import FormatError, MetadataTableError, SchemaError
 from lakewright.format.log_block import BlockType, LogBlock
 from lakewright.format.log_content import delete_rows
 from lakewright.metadata.shapes import misfit
@@ -73,6 +73,8 @@ class Part:
     values: pa.BinaryArray | None
     schema: str | None
     path: str
+    offset: int = 0
+    """Where the HFile begins in the file at `path`; the cells inside are compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class FileGroupReader:
             case Keys(wanted):
                 found = file.lookup(wanted)
                 keys, values = wanted.filter(found.is_valid()), found.drop_null()
-        return Part(keys, values, schema, file.path)
+        return Part(keys, values, schema, file.path, file.offset)
 
 
 def living(parts: Sequence[Part], *, newest_only: bool) -> list[Part]:
@@ -174,7 +176,7 @@ def living(parts: Sequence[Part], *, newest_only: bool) -> list[Part]:
             continue
         if not mine.all():
             mask = pa.array(mine)
-            part = Part(part.keys.filter(mask), part.values.filter(mask), part.schema, part.path)
+            part = replace(part, keys=part.keys.filter(mask), values=part.values.filter(mask))
         out.append(part)
     return out
 
@@ -196,8 +198,8 @@ def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
                 columns=columns,
                 path=run[0].path,
             )
-        except SchemaError as error:
-            error.context.setdefault("path", run[0].path)
+        except FormatError as error:
+            _point_at_record(error, run)
             raise
         for name in columns:
             wrong = misfit(name, rows.column(name).type)
@@ -206,12 +208,25 @@ def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
         yield Decoded(pa.concat_arrays([p.keys for p in run]), rows, record, run[0].path)
 
 
+def _point_at_record(error: FormatError, run: Sequence[Part]) -> None:
+    """Name the file and the key of the record at fault, instead of a place in joined values."""
+    record = error.context.get("record")
+    left = record if isinstance(record, int) else 0
+    for part in run:
+        if left < len(part.keys):
+            error.context |= {"path": part.path, "offset": part.offset}
+            if record is not None:
+                error.context["key"] = part.keys[left].as_py().decode("utf-8", "replace")
+            return
+        left -= len(part.keys)
+
+
 def broken(why: str, path: str) -> MetadataTableError:
     """The error for records that decode and still make no sense."""
     return MetadataTableError(
         f"Records of the metadata table cannot be used: {why}.",
         hint="Read the table without its metadata table, and rebuild that.",
-        context={"path": path},
+        context={"path": path, "offset": 0},
     )
 
 
@@ -219,14 +234,14 @@ def _record(schema: str, columns: Sequence[str], path: str) -> Record:
     try:
         record = parse_schema(schema)
     except SchemaError as error:
-        error.context.setdefault("path", path)
+        error.context |= {"path": path, "offset": 0}
         raise
     names = {f.name for f in record.fields} if isinstance(record, Record) else set()
     if not isinstance(record, Record) or not names.issuperset(columns):
         raise MetadataTableError(
             f"Records of the metadata table lack {', '.join(columns)}.",
             hint="Read the table without its metadata table, and rebuild that.",
-            context={"path": path},
+            context={"path": path, "offset": 0},
         )
     return record
 
@@ -251,6 +266,6 @@ def _stored_schema(file: HFile) -> str:
         raise MetadataTableError(
             "A base file of the metadata table has no schema.",
             hint="Read the table without its metadata table, and rebuild that.",
-            context={"path": file.path},
+            context={"path": file.path, "offset": 0},
         )
     return text.decode("utf-8", "replace")

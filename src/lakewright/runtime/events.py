@@ -23,6 +23,9 @@ class Event:
     """What is counted: `files`, `rows`, `bytes`."""
     instant: str | None = None
     """The instant the work belongs to."""
+    path: str | None = None
+    """The file it is about, and where in it."""
+    offset: int | None = None
 
 
 EventHook = Callable[[Event], None]

@@ -52,6 +52,7 @@ def read_container(data: bytes | memoryview, *, path: str) -> Container:
         _corrupt(damage.what, path, damage.offset, damage)
     except SchemaError as error:
         error.context.setdefault("path", path)
+        error.context["offset"] = len(MAGIC)  # of the header that holds the schema
         raise
 
 
@@ -98,7 +99,7 @@ def _read(data: bytes | memoryview, path: str) -> Container:
         raise FormatError(
             f"The Avro file is compressed with '{codec}', which is not supported.",
             hint="Write it again with codec null or deflate; Hudi writes codec null.",
-            context={"path": path},
+            context={"path": path, "offset": len(MAGIC)},
         )
     sync = bytes(data[pos : pos + SYNC_SIZE])
     if len(sync) != SYNC_SIZE:

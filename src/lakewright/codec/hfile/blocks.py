@@ -71,6 +71,8 @@ class Blocks:
     raw_sizes: Int64s
     sizes: Int64s
     """With header and checksums."""
+    summed: bool
+    """Whether all of them carry checksums."""
 
     def payloads(self, codec: int, site: Site) -> Payloads:
         """All payloads; views of the region where nothing is compressed."""
@@ -98,7 +100,12 @@ class Blocks:
         """Blocks `first` to `last` (exclusive)."""
         s = slice(first, last)
         return Blocks(
-            self.region, self.offsets[s], self.stored_ends[s], self.raw_sizes[s], self.sizes[s]
+            self.region,
+            self.offsets[s],
+            self.stored_ends[s],
+            self.raw_sizes[s],
+            self.sizes[s],
+            self.summed,
         )
 
     def _at(self, wrong: npt.NDArray[np.intp]) -> int:
@@ -152,7 +159,7 @@ def read_blocks(
             some = np.flatnonzero(kind == wanted)
             bad = _wrong_checksums(region, local[some], stored[some], chunk[some], wanted)
             _refuse(bad, "has a wrong checksum", offsets[some], site)
-    return Blocks(region, offsets, offsets + stored, raw, size)
+    return Blocks(region, offsets, offsets + stored, raw, size, bool(summed.all()))
 
 
 def _wrong_checksums(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -40,9 +41,21 @@ class Cells:
     row_ends: Int64s
     value_starts: Int64s
     value_ends: Int64s
+    firsts: Int64s
+    """Number of the first cell of each block."""
 
     def __len__(self) -> int:
         return len(self.row_starts)
+
+    def edges(self) -> list[tuple[bytes, bytes] | None]:
+        """The first and the last key of each block; None for a block without cells."""
+        starts, ends, data = self.row_starts, self.row_ends, self.data.data
+
+        def row(at: int) -> bytes:
+            return bytes(data[int(starts[at]) : int(ends[at])])
+
+        pairs = pairwise([*self.firsts.tolist(), len(self)])
+        return [(row(a), row(b - 1)) if a < b else None for a, b in pairs]
 
     def rows(self) -> pa.BinaryArray:
         """The keys of all cells."""
@@ -86,7 +99,8 @@ def walk(payloads: Payloads, block_offsets: Int64s, site: Site) -> Cells:
         keys, rows, values, ends = _walk_together(payloads, block_offsets, site)
     else:
         keys, rows, values, ends = _walk_one_by_one(payloads, block_offsets, site)
-    return Cells(payloads.data, keys + 2, keys + 2 + rows, values, ends)
+    firsts = np.searchsorted(keys, payloads.starts).astype(np.int64)
+    return Cells(payloads.data, keys + 2, keys + 2 + rows, values, ends, firsts)
 
 
 _Walked = tuple[Int64s, Int64s, Int64s, Int64s]

@@ -5,6 +5,8 @@ index levels, uncompressed or gzip. Keys are byte-sorted and come in file order 
 arrays; a look-up or a prefix scan touches only the blocks the index names. Every promise the bytes
 break - magics, sizes, checksums, counts, order - is a `CorruptFileError` with path and offset;
 other codecs are a `FormatError` with the codec's name. Checksums are verified unless told not to.
+An index without checksums, as Hudi's own writers leave it, is not trusted to say that a key is
+missing: where a key falls between two blocks, both are read.
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ class HFile:
         source = data if isinstance(data, MemorySource | StoredSource) else MemorySource(data)
         site = Site(path, base_offset)
         self._source, self._site, self._verify = source, site, verify
+        self._trusts_index = verify
+        self._edges: dict[int, tuple[bytes, bytes]] = {}
         if source.size < TRAILER_SIZE:
             raise site.corrupt(f"{source.size} bytes are fewer than a trailer has", 0)
         at = source.size - TRAILER_SIZE
@@ -89,6 +93,11 @@ class HFile:
     def path(self) -> str:
         """The file the HFile was read from."""
         return self._site.path
+
+    @property
+    def offset(self) -> int:
+        """Where it begins in that file."""
+        return self._site.base_offset
 
     @property
     def entry_count(self) -> int:
@@ -128,7 +137,7 @@ class HFile:
         distinct = wanted.drop_null().unique()
         codes: list[npt.NDArray[Any]] = []
         values: list[pa.BinaryArray] = []
-        for cells in self._cells_of(self._blocks_with(distinct)):
+        for cells in self._cells_with(distinct):
             code = pc.index_in(cells.rows(), value_set=distinct)
             hit = np.flatnonzero(code.is_valid())
             codes.append(np.asarray(code.fill_null(-1))[hit])
@@ -212,6 +221,7 @@ class HFile:
         """The payload of one block, and the offset behind it."""
         at = np.array([offset], np.int64)
         block = read_blocks(region, at, magic, self._site, end=end, verify=self._verify)
+        self._trusts_index &= block.summed
         payload = block.payloads(self.trailer.codec, self._site).one()
         return payload, offset + int(block.sizes[0])
 
@@ -245,8 +255,27 @@ class HFile:
                 last = first + max(1, int(np.searchsorted(raw, _RAW_AT_ONCE)))
                 some = read.part(first, last)
                 payloads = some.payloads(self.trailer.codec, self._site)
-                yield walk(payloads, some.offsets, self._site)
+                cells = walk(payloads, some.offsets, self._site)
+                self._check_edges(blocks[part][first:last], cells)
+                yield cells
                 first = last
+
+    def _check_edges(self, blocks: Int64s, cells: Cells) -> None:
+        """Note the first and last keys of blocks, which must lie where the index says."""
+        keys = self._index.keys
+        for number, edge in zip(blocks.tolist(), cells.edges(), strict=True):
+            if edge is None:
+                continue
+            self._edges[number] = edge
+            behind = keys[number + 1] if number + 1 < len(keys) else None
+            if keys[number] > edge[0] or (behind is not None and edge[1] > behind):
+                what = "the keys of a block are not where the index has them"
+                raise self._site.corrupt(what, int(self._offsets[number]))
+
+    def _cells_with(self, keys: pa.BinaryArray) -> Iterator[Cells]:
+        blocks = self._blocks_with(keys)
+        yield from self._cells_of(blocks)
+        yield from self._cells_of(self._doubtful(keys, blocks))
 
     def _blocks_with(self, keys: pa.BinaryArray) -> Int64s:
         """The blocks that may hold any of the keys."""
@@ -255,13 +284,27 @@ class HFile:
         found = {bisect_right(self._index.keys, k) - 1 for k in keys.to_pylist()}
         return np.array(sorted(found - {-1}), np.int64)
 
+    def _doubtful(self, keys: pa.BinaryArray, read: Int64s) -> Int64s:
+        """Blocks beside those that were read, where an index that is not trusted may hide a key."""
+        if self._trusts_index or len(read) == self.block_count:
+            return np.zeros(0, np.int64)
+        found: set[int] = set()
+        for key in keys.to_pylist():  # fewer than `_ALL_BLOCKS_FROM` per block
+            number = bisect_right(self._index.keys, key) - 1
+            first, last = self._edges.get(number, (b"", b""))
+            if key < first or key > last:
+                found.add(number - 1 if key < first else number + 1)
+        inside = found & set(range(self.block_count))
+        return np.array(sorted(inside - set(read.tolist())), np.int64)
+
     def _blocks_starting(self, prefixes: Sequence[bytes]) -> Int64s:
         wanted = np.zeros(self.block_count, np.bool_)
         for prefix in prefixes:  # bounded by what the caller asks for
             first = max(0, bisect_right(self._index.keys, prefix) - 1)
             behind = _behind(prefix)
             last = bisect_left(self._index.keys, behind) if behind else self.block_count
-            wanted[first:last] = True
+            beside = 0 if self._trusts_index else 1
+            wanted[max(0, first - beside) : last + beside] = True
         return np.flatnonzero(wanted)
 
     def _joined(self, parts: list[pa.BinaryArray]) -> pa.BinaryArray:

@@ -129,7 +129,7 @@ class CommitMetadata(AvroRecord):
             raise CorruptFileError(
                 f"Commit metadata does not fit: {error}.",
                 hint="The file is damaged; restore it from another copy of the table.",
-                context={"path": path},
+                context={"path": path, "offset": 0},
             ) from error
 
     @classmethod

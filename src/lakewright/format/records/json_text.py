@@ -2,7 +2,7 @@
 
 `parse_json` keeps the text of numbers that Python's floats would change, so that `format_json` of
 what was parsed gives back the same bytes. Text that is not JSON, or not an object, raises
-`CorruptFileError` with the path.
+`CorruptFileError` with the path and the offset.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakewright.codec.json_text import load_json
+from lakewright.codec.json_text import json_offset, load_json
 from lakewright.errors import CorruptFileError
 
 __all__ = ["format_json", "parse_json"]
@@ -38,9 +38,9 @@ def parse_json(data: bytes, *, path: str) -> dict[str, Any]:
     try:
         value = load_json(data, parse_float=_Number)
     except ValueError as error:
-        raise _broken(f"is not JSON: {error}", path) from error
+        raise _broken(f"is not JSON: {error}", path, json_offset(error)) from error
     if not isinstance(value, dict):
-        raise _broken("holds no JSON object", path)
+        raise _broken("holds no JSON object", path, 0)
     return value
 
 
@@ -80,9 +80,9 @@ def _string(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _broken(what: str, path: str) -> CorruptFileError:
+def _broken(what: str, path: str, offset: int) -> CorruptFileError:
     return CorruptFileError(
         f"A metadata file {what}.",
         hint="The file is damaged; restore it from another copy of the table.",
-        context={"path": path},
+        context={"path": path, "offset": offset},
     )

@@ -287,5 +287,5 @@ def _unreadable(what: str, path: str) -> FormatError:
         f"An instant file holds {what}.",
         hint="The file is damaged or was written by something that is not Hudi; restore it from "
         "another copy of the table.",
-        context={"path": path},
+        context={"path": path, "offset": 0},
     )
