@@ -6,10 +6,11 @@ STAMP := $(VENV)/.ready
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test check lint types layers interop interop-env interop-smoke bench slow lock clean
+.PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
+	interop-smoke interop-changes interop-concurrent interop-stream interop-spark bench bench-spark lock clean
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: $(STAMP) ## Make .venv with everything a developer needs
 
@@ -27,7 +28,7 @@ demo: setup java ## Open real tables, query and inspect them, print a report
 	$(BIN)/python -m lakewright.cli.app demo
 
 test: setup java check ## Lint, types, layers and the quick test suite
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not interop" tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not interop" tests
 
 check: lint types layers
 
@@ -41,8 +42,15 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports --no-cache
 
-slow: setup ## The longer proofs that need no Hudi
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow tests
+slow: setup java ## The longer proofs that need no Hudi
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m slow tests
+
+spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
+	$(BIN)/python scripts/spark_env.py
+	.venv-spark35/bin/python -m pytest -q -m "not slow" tests/spark
+
+fuzz: setup ## A hundred thousand damaged files, over all readers
+	$(BIN)/python -m lakewright.testing.fuzz --files 100000 --jobs $(WORKERS) $(ARGS)
 
 interop-env: setup java ## The environment and the jars of real Hudi
 	$(BIN)/python scripts/hudi_env.py
@@ -53,11 +61,30 @@ interop: interop-env ## Prove agreement with real Hudi; write docs/compatibility
 interop-smoke: interop-env ## A dozen tables of the interop corpus, for continuous integration
 	$(BIN)/python -m interop.run --only 'v6_mor_pending_compaction_*' 'v6_mor_deletes_*' 'v8_mor_updates_*' 'v8_mor_partial_update*' 'v9_mor_compaction_*' 'v9_cow_overwrites_*'
 
+interop-changes: interop-env ## Compare every incremental range and change data with real Hudi
+	$(BIN)/python -m interop.changes $(ARGS)
+
+interop-concurrent: interop-env ## Read tables for two minutes each while Hudi writes them
+	$(BIN)/python -m interop.concurrent $(ARGS)
+
+interop-stream: interop-env ## Kill and restart a stream while Hudi writes its table
+	$(BIN)/python -m interop.stream_proof --version 6 $(ARGS)
+	$(BIN)/python -m interop.stream_proof --version 8 $(ARGS)
+
+interop-spark: setup java ## Compare Spark with a scan on every table at hand, on Spark 3.5 and 4
+	$(BIN)/python scripts/spark_env.py
+	.venv-spark35/bin/python -m interop.spark_rows $(ARGS)
+	$(BIN)/python -m interop.spark_rows $(ARGS)
+
 bench: setup ## Measure; reports and plots go to bench/results
 	$(BIN)/python -m bench.run $(ARGS)
+
+bench-spark: interop-env ## Measure on Spark, beside Parquet and real Hudi
+	$(BIN)/python scripts/spark_env.py
+	$(BIN)/python -m bench.spark $(ARGS)
 
 lock: setup ## Pin the dependencies again
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock
 
 clean: ## Remove environments and caches
-	rm -rf $(VENV) .venv-hudi .cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-hudi .venv-spark35 .cache .mypy_cache .ruff_cache .hypothesis
