@@ -46,7 +46,7 @@ slow: setup java ## The longer proofs that need no Hudi
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m slow tests
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
-	$(BIN)/python scripts/spark_env.py
+	$(BIN)/python scripts/spark_env.py 35
 	.venv-spark35/bin/python -m pytest -q -m "not slow" tests/spark
 
 fuzz: setup ## A hundred thousand damaged files, over all readers
@@ -72,7 +72,7 @@ interop-stream: interop-env ## Kill and restart a stream while Hudi writes its t
 	$(BIN)/python -m interop.stream_proof --version 8 $(ARGS)
 
 interop-spark: setup java ## Compare Spark with a scan on every table at hand, on Spark 3.5 and 4
-	$(BIN)/python scripts/spark_env.py
+	$(BIN)/python scripts/spark_env.py 35
 	.venv-spark35/bin/python -m interop.spark_rows $(ARGS)
 	$(BIN)/python -m interop.spark_rows $(ARGS)
 
@@ -80,7 +80,7 @@ bench: setup ## Measure; reports and plots go to bench/results
 	$(BIN)/python -m bench.run $(ARGS)
 
 bench-spark: interop-env ## Measure on Spark, beside Parquet and real Hudi
-	$(BIN)/python scripts/spark_env.py
+	$(BIN)/python scripts/spark_env.py 35
 	$(BIN)/python -m bench.spark $(ARGS)
 
 lock: setup ## Pin the dependencies again

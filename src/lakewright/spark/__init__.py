@@ -1,0 +1,25 @@
+"""lakewright on Spark: a ready session, tables as DataFrames, and the format `lakewright`.
+
+>>> from lakewright.spark import SparkTable, session
+>>> spark = session("pipeline")                                             # doctest: +SKIP
+>>> SparkTable.open(spark, "demo/trips").read(where="city = 'sf'").show()   # doctest: +SKIP
+
+Works on PySpark 3.5 and 4; the format `lakewright` needs 4.0.
+"""
+
+from __future__ import annotations
+
+from lakewright.errors import MissingDependencyError
+
+try:
+    import pyspark  # noqa: F401
+except ModuleNotFoundError as error:
+    raise MissingDependencyError(
+        "PySpark is not installed.", hint='Run: pip install "lakewright[spark]"'
+    ) from error
+
+from lakewright.spark.session import register, session
+from lakewright.spark.shipping import WorkerReport, probe
+from lakewright.spark.table import SparkReadPlan, SparkTable
+
+__all__ = ["SparkReadPlan", "SparkTable", "WorkerReport", "probe", "register", "session"]

@@ -1,0 +1,254 @@
+"""A table on Spark: the verbs of `lakewright.Table` with DataFrames.
+
+Planning is the engine's own, on the driver. Slices that Spark reads just as well (see `routing`)
+become one Parquet scan in the JVM; every other slice becomes one task in a Python worker, which
+reads and merges it in columns and hands Arrow batches over. Base rows of merged slices are never
+sent through the JVM to Python.
+
+Every DataFrame is pinned to the snapshot of the moment it was made: using it twice gives the same
+rows, also when the table moves on, until the cleaner removes files of that snapshot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakewright.engine.cdc_reader import Images
+from lakewright.engine.change_offset import ChangeOffset, Moment
+from lakewright.engine.changes import ChangeMode
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.scan import Mode, Scan
+from lakewright.engine.scan_plan import ScanPlan
+from lakewright.errors import ConfigError
+from lakewright.expr import Expr
+from lakewright.merge.protocol import RecordMerger
+from lakewright.spark.filters import column_of, spark_filter
+from lakewright.spark.location import jvm_root, literal_path
+from lakewright.spark.routing import Routing, requested_schema, route
+from lakewright.spark.schema import spark_schema
+from lakewright.spark.tasks import ReadContext, change_work, pack, read_packed, scan_context
+from lakewright.storage.options import StorageOptions
+from lakewright.storage.resolve import StorageRef
+from lakewright.storage.uri import parse_uri
+from lakewright.table import Table
+
+__all__ = ["SparkReadPlan", "SparkTable"]
+
+OUT_OF_REACH = "the JVM cannot open the table's storage"
+NOT_WANTED = "the JVM was asked not to read"
+
+PARQUET_OPTIONS = {
+    "mergeSchema": "false",
+    "recursiveFileLookup": "true",  # no columns from partition paths
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+"""What Spark must do whatever its session says: rows that are there are never left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkReadPlan:
+    """What a read will do: the scan, and who reads which part of it."""
+
+    scan: ScanPlan
+    routing: Routing
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as plain values."""
+        return {
+            **self.scan.to_dict(),
+            "spark": {
+                "jvm": {"slices": len(self.routing.jvm), "bytes": self._bytes("jvm")},
+                "workers": {"slices": len(self.routing.workers), "bytes": self._bytes("workers")},
+                "reasons": dict(self.routing.reasons),
+            },
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            str(self.scan),
+            f"  in the JVM  {len(self.routing.jvm)} slices, {self._bytes('jvm'):,} bytes",
+            f"  in workers  {len(self.routing.workers)} slices, {self._bytes('workers'):,} bytes",
+        ]
+        lines += [f"    {count} for {reason}" for reason, count in self.routing.reasons.items()]
+        return "\n".join(lines)
+
+    def _bytes(self, part: str) -> int:
+        tasks = self.routing.jvm if part == "jvm" else self.routing.workers
+        return sum(task.bytes for task in tasks)
+
+
+class SparkTable:
+    """A Hudi table on storage, read with Spark."""
+
+    def __init__(
+        self, spark: SparkSession, table: Table, storage: StorageRef, *, jvm_scan: bool = True
+    ) -> None:
+        if not hasattr(spark, "_jsparkSession"):
+            raise ConfigError(
+                "SparkTable needs a session in the driver's own process, not Spark Connect.",
+                hint='On Spark Connect use spark.read.format("lakewright").load(uri).',
+            )
+        self.spark = spark
+        self.table = table
+        self._ref = storage
+        self._jvm_scan = jvm_scan
+
+    @classmethod
+    def open(
+        cls,
+        spark: SparkSession,
+        uri: str | os.PathLike[str],
+        *,
+        storage: StorageOptions | None = None,
+        options: ReadOptions | None = None,
+        mergers: Sequence[RecordMerger] = (),
+        jvm_scan: bool = True,
+    ) -> SparkTable:
+        """Open the table at `uri`; see `lakewright.Table.open`.
+
+        Workers open the storage themselves: name a credential provider that they can import.
+        `jvm_scan=False` reads every slice in Python workers, for storage that only they reach.
+
+        >>> trips = SparkTable.open(session(), "demo/trips")                # doctest: +SKIP
+        >>> trips.read(columns=["id", "fare"], where="city = 'sf'").show()  # doctest: +SKIP
+        """
+        ref = StorageRef(str(parse_uri(uri)), options=storage or StorageOptions())
+        table = Table.open(uri, storage=storage, options=options, mergers=mergers)
+        return cls(spark, table, ref, jvm_scan=jvm_scan)
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self.table.uri
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of the latest snapshot as Spark reads them, meta columns included."""
+        return spark_schema(self.table.schema)
+
+    def read(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | None = None,
+        as_of: str | datetime | None = None,
+        mode: Mode = "snapshot",
+        meta: bool = True,
+    ) -> DataFrame:
+        """The rows of one pinned snapshot; the arguments are those of `Table.scan`.
+
+        Name the columns and the filter here where you can: they reach the files of every slice,
+        while Spark's own `select` and `filter` reach only those that the JVM scans.
+        """
+        scan = self.table.scan(columns=columns, where=where, as_of=as_of, mode=mode, meta=meta)
+        root, routing = self._routed(scan)
+        frames = []
+        if routing.jvm:
+            paths = [
+                literal_path(f"{root}/{task.slice_.base.path}")
+                for task in routing.jvm
+                if task.slice_.base is not None
+            ]
+            frames.append(self._parquet(scan, paths))
+        if routing.workers:
+            frames.append(self._in_workers(scan_context(scan, self._ref), routing.workers))
+        if not frames:
+            return self._nothing(scan.schema)
+        return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+    def plan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | None = None,
+        as_of: str | datetime | None = None,
+        mode: Mode = "snapshot",
+        meta: bool = True,
+    ) -> SparkReadPlan:
+        """What `read` with the same arguments would do now, as a printable value."""
+        scan = self.table.scan(columns=columns, where=where, as_of=as_of, mode=mode, meta=meta)
+        return SparkReadPlan(scan.plan(), self._routed(scan)[1])
+
+    def create_view(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | None = None,
+        as_of: str | datetime | None = None,
+        mode: Mode = "snapshot",
+        meta: bool = True,
+    ) -> DataFrame:
+        """Make a read known to SQL under `name`, replacing a view of that name.
+
+        The view shows the snapshot of this moment; create it again to see later commits.
+        """
+        frame = self.read(columns=columns, where=where, as_of=as_of, mode=mode, meta=meta)
+        frame.createOrReplaceTempView(name)
+        return frame
+
+    def changes(
+        self,
+        since: Moment | ChangeOffset | None = None,
+        until: Moment | ChangeOffset | None = None,
+        mode: ChangeMode = "rows",
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | Expr | None = None,
+        images: Images = "json",
+    ) -> DataFrame:
+        """What changed in a range; the arguments are those of `Table.changes`.
+
+        Fix the end of the range where reads follow each other: `st.table.changes(since).end` says
+        where the next one begins.
+        """
+        found = self.table.changes(since, until, mode, columns=columns, where=where, images=images)
+        context, tasks = change_work(found, self._ref)
+        return self._in_workers(context, tasks) if tasks else self._nothing(found.schema)
+
+    def _nothing(self, schema: pa.Schema) -> DataFrame:
+        return self.spark.createDataFrame([], spark_schema(schema))
+
+    def _routed(self, scan: Scan) -> tuple[str | None, Routing]:
+        tasks = scan.plan().tasks
+        root, obstacle = None, None
+        if not self._jvm_scan:
+            obstacle = NOT_WANTED
+        elif not all(task.needs_merge for task in tasks):
+            root = jvm_root(self.spark, parse_uri(self._ref.uri))
+            obstacle = None if root else OUT_OF_REACH
+        return root, route(scan, tasks, unreachable=obstacle)
+
+    def _parquet(self, scan: Scan, paths: list[str]) -> DataFrame:
+        asked = requested_schema(scan)
+        reader = self.spark.read.schema(spark_schema(asked)).options(**PARQUET_OPTIONS)
+        frame = reader.format("parquet").load(paths)
+        if scan.where is not None:
+            frame = frame.filter(spark_filter(scan.where))
+        if tuple(asked.names) == scan.columns:
+            return frame
+        return frame.select(*map(column_of, scan.columns))
+
+    def _in_workers(self, context: ReadContext, tasks: Sequence[object]) -> DataFrame:
+        shared, each = pack(context), [pack(task) for task in tasks]
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for index in batch.column(0).to_pylist():  # one: there is a partition per task
+                    yield from read_packed(shared, each[index])
+
+        count = len(each)
+        return self.spark.range(0, count, 1, count).mapInArrow(read, spark_schema(context.schema))
+
+    def __repr__(self) -> str:
+        return f"SparkTable({self.uri!r})"
