@@ -18,7 +18,7 @@ import sys
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -188,6 +188,8 @@ class Limits:
 
     def too_large(self, size: int) -> bool:
         """Whether the process has ever held more than it may for files of `size` bytes."""
+        if not self.base_bytes:  # still warming up
+            return False
         held = _peak_bytes() - self.base_bytes
         if held <= self.memory_bytes + 50 * size:
             return False
@@ -283,6 +285,14 @@ def _raise_overtime(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _peak_bytes() -> int:
+    """The most that this process has ever held.
+
+    Linux tells it apart from what the process that started this one held, `getrusage` does not.
+    """
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
