@@ -6,7 +6,8 @@
 
 Works on the tables that `interop.run` made, and makes those with change data itself. Answers lie
 beside each table (`answers/incr_<begin>_<end>.parquet`, `answers/cdc_<begin>_<end>.parquet`, and
-`changes.json` with one entry per range), so that comparing needs no Hudi. Ends with a line
+`changes.json` with one entry per range; second opinions in `opinion-<hudi>`), so that comparing
+needs no Hudi. A run over everything writes `docs/compatibility-changes.md`. Ends with a line
 `N passed, M failed` and status 1 if anything failed.
 """
 
@@ -18,11 +19,13 @@ import shutil
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,12 +33,18 @@ import pyarrow.parquet as pq
 
 from interop.cases import Case
 from interop.change_cases import change_cases
-from interop.change_ranges import Asked, Range, asked_table
-from interop.compare_changes import compare_ranges
-from interop.deviations import load_deviations
+from interop.change_matrix import write_matrix
+from interop.change_ranges import Asked, Range, archived_writes, asked_table
+from interop.compare import CaseResult
+from interop.compare_changes import compare_table
+from interop.corpus import corpus
+from interop.deviations import OF_CHANGES, Deviation, load_deviations
 from interop.generate import STORE, run_steps
-from interop.hudi import Hudi, HudiGoneError, HudiRefusedError
+from interop.hudi import ROOT, Hudi, HudiGoneError, HudiRefusedError
 
+T = TypeVar("T")
+MATRIX = ROOT / "docs" / "compatibility-changes.md"
+LANES = 3
 LABEL = "_range"
 RANGES_AT_ONCE = 12
 """Ranges in one statement: planning is most of the work, and plans are made one after the other."""
@@ -47,29 +56,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=["*"], help="patterns of table names")
     parser.add_argument("--reuse", action="store_true", help="compare only, without Hudi")
     parser.add_argument("--store", type=Path, default=STORE, help="where the tables are")
+    parser.add_argument("--lanes", type=int, default=LANES, help="Hudis at a time")
     options = parser.parse_args(arguments)
 
+    known = {case.name for case in [*corpus(), *change_cases()]}
+
     def wanted(name: str) -> bool:
-        return any(fnmatchcase(name, pattern) for pattern in options.only)
+        return name in known and any(fnmatchcase(name, pattern) for pattern in options.only)
 
     started = time.monotonic()
+    deviations = load_deviations(changes=True)
     if not options.reuse:
-        ask_all([c for c in change_cases() if wanted(c.name)], wanted, options.store)
-    deviations = load_deviations()
-    outcomes: Counter[str] = Counter()
+        ask_all([c for c in change_cases() if wanted(c.name)], wanted, options.store, options.lanes)
     tables = [f for f in stored_folders(options.store) if wanted(f.name)]
-    tables = [f for f in tables if (f / "changes.json").exists()]
-    for folder in tables:
-        for verdict in compare_ranges(folder, deviations):
-            outcomes[verdict.outcome] += 1
-            if verdict.outcome == "different":
-                print(f"{folder.name} {verdict.query}: {verdict.told}")
+    answered = [f for f in tables if (f / "changes.json").exists()]
+    if not options.reuse:
+        ask_others(answered, deviations)
+    results = [compare_table(f, deviations) for f in answered]
+    complete = options.only == ["*"]
+    absent = len([name for name in known if wanted(name)]) - len(results)
+    problems = report(results, deviations, complete=complete) + absent
+    if complete and options.store == STORE:
+        write_matrix(results, deviations, MATRIX)
+    outcomes = Counter(v.outcome for r in results for v in r.verdicts)
     passed = outcomes["equal"] + outcomes["accepted"]
+    failed = outcomes["different"] + problems
     print(
-        f"{passed} passed, {outcomes['different']} failed ({outcomes['accepted']} of the passed "
-        f"by deviation, {len(tables)} tables) in {time.monotonic() - started:.0f} s"
+        f"{passed} passed, {failed} failed ({outcomes['accepted']} of the passed by deviation, "
+        f"{len(results)} tables, {absent} not made) in {time.monotonic() - started:.0f} s"
     )
-    return 1 if outcomes["different"] else 0
+    return 1 if failed else 0
+
+
+def report(
+    results: Sequence[CaseResult], deviations: Sequence[Deviation], *, complete: bool
+) -> int:
+    """Print what differs; the number of stale deviations, where all tables were compared."""
+    for result in results:
+        for verdict in result.verdicts:
+            if verdict.outcome == "different":
+                print(f"FAILED {result.name} {verdict.query}: {verdict.told}")
+    unused = [d for d in deviations if complete and d.of_changes and not d.uses]
+    stale = [d.name for d in unused if any(d.covers(r.name, d.query) for r in results)]
+    for name in stale:
+        print(f"FAILED deviations.toml: {name} explains nothing any more")
+    return len(stale)
 
 
 def stored_folders(store: Path) -> list[Path]:
@@ -78,7 +109,9 @@ def stored_folders(store: Path) -> list[Path]:
     return [file.parent for file in made if json.loads(file.read_text())["error"] is None]
 
 
-def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool], store: Path) -> None:
+def ask_all(
+    cases: Sequence[Case], wanted: Callable[[str], bool], store: Path, lanes_at_once: int
+) -> None:
     """Make what is missing and ask what is not answered, one lane per judge."""
     makers: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
@@ -93,14 +126,22 @@ def ask_all(cases: Sequence[Case], wanted: Callable[[str], bool], store: Path) -
     def work(version: str) -> None:
         with Hudi(version) as hudi:
             for case in makers[version]:
-                made = make(case, hudi, store)
+                made = twice(partial(make, case, hudi, store))
                 if made is not None:
                     lanes[version].append(made)
             for asked in lanes[version]:
-                ask(asked, hudi)
+                twice(partial(ask, asked, hudi))
 
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(work, sorted({*makers, *lanes})))
+    with ThreadPoolExecutor(lanes_at_once) as pool:
+        list(pool.map(work, sorted({*makers, *lanes}, key=lambda v: -len(lanes[v]))))
+
+
+def twice(work: Callable[[], T]) -> T:
+    """Do something, once more with a new process if Hudi dies over it."""
+    try:
+        return work()
+    except HudiGoneError:
+        return work()
 
 
 def make(case: Case, hudi: Hudi, store: Path) -> Asked | None:
@@ -128,31 +169,86 @@ def make(case: Case, hudi: Hudi, store: Path) -> Asked | None:
 def ask(asked: Asked, hudi: Hudi) -> None:
     """Every range of a table, answered by the judge and stored beside it."""
     started = time.monotonic()
-    ranges = asked.ranges()
-    entries = []
-    for mode in ("rows", "cdc"):
-        alike = [r for r in ranges if r.mode == mode]
-        for first in range(0, len(alike), RANGES_AT_ONCE):
-            entries += ask_some(asked, alike[first : first + RANGES_AT_ONCE], hudi)
+    asked = with_archive(asked, hudi)
+    entries = ask_ranges(asked, asked.ranges(), hudi, "answers")
     seconds = round(time.monotonic() - started, 1)
     said = {"judge": asked.judge, "seconds": seconds, "ranges": entries}
     (asked.folder / "changes.json").write_text(json.dumps(said, indent=1) + "\n")
+    print(f"asked {asked.folder.name} for {len(entries)} ranges in {seconds} s", flush=True)
 
 
-def ask_some(asked: Asked, ranges: Sequence[Range], hudi: Hudi) -> list[dict[str, Any]]:
+def ask_others(folders: Sequence[Path], deviations: Sequence[Deviation]) -> None:
+    """Ask for the second opinions that deviations name, where there is none yet."""
+    questions: dict[str, list[tuple[Asked, list[Range]]]] = defaultdict(list)
+    for folder in folders:
+        entries = json.loads((folder / "changes.json").read_text())["ranges"]
+        for row in (d for d in deviations if d.opinion):
+            ranges = [Range(e["mode"], e["begin"], e["end"]) for e in entries if fits(e, row)]
+            into = folder / f"opinion-{row.opinion}"
+            ranges = [
+                r
+                for r in ranges
+                if row.covers(folder.name, r.kind) and not list(into.glob(f"{r.name}.*"))
+            ]
+            if ranges:
+                asked = asked_table(folder, judge=row.opinion)
+                questions[row.opinion or ""].append((asked, ranges))
+    for opinion, tables in questions.items():
+        with Hudi(opinion) as hudi:
+            for asked, ranges in tables:
+                twice(partial(ask_ranges, asked, ranges, hudi, f"opinion-{opinion}"))
+
+
+def fits(entry: Mapping[str, Any], row: Deviation) -> bool:
+    """Whether a deviation is about answers like this one."""
+    if row.what == "hudi refuses":
+        return entry["error"] is not None and row.matches(entry["error"])
+    return entry["error"] is None
+
+
+def with_archive(asked: Asked, hudi: Hudi) -> Asked:
+    """The table with the times of its archived writes; Hudi itself reads the first layout."""
+    if asked.by_completion or not asked.is_archived():
+        return replace(asked, archived=tuple(archived_writes(asked.table)))
+    name = f"archived_{asked.folder.name}"
+    hudi.register(asked.table, name)
+    ever = "start_ts => '20000101000000000', end_ts => '99991231235959999', limit => 1000"
+    rows = hudi.query(f"call show_archived_commits(table => '{name}', {ever})")
+    hudi.forget(name)
+    return replace(asked, archived=tuple(sorted(row["commit_time"] for row in rows)))
+
+
+def ask_ranges(
+    asked: Asked, ranges: Sequence[Range], hudi: Hudi, into: str
+) -> list[dict[str, Any]]:
+    """Ranges of a table, answered into a folder beside it; one entry each."""
+    (asked.folder / into).mkdir(exist_ok=True)
+    # Hudi leaves rows of other instants out of base files by a filter that it gives to the Parquet
+    # reader. The vectorized reader of Spark ignores it, and what was read before decides whether
+    # that reader is on; so the answers would hang on the order of questions.
+    hudi.query("set spark.sql.parquet.enableVectorizedReader=false")
+    entries = []
+    for kind in OF_CHANGES:
+        alike = [r for r in ranges if r.kind == kind]
+        for first in range(0, len(alike), RANGES_AT_ONCE):
+            entries += ask_some(asked, alike[first : first + RANGES_AT_ONCE], hudi, into)
+    return entries
+
+
+def ask_some(asked: Asked, ranges: Sequence[Range], hudi: Hudi, into: str) -> list[dict[str, Any]]:
     """A few ranges in one statement, or one after the other if it fails."""
     try:
         together = answer(asked, ranges, hudi)
     except HudiRefusedError as refused:
         require_alive(refused)
         if len(ranges) > 1:
-            return [entry for r in ranges for entry in ask_some(asked, [r], hudi)]
+            return [entry for r in ranges for entry in ask_some(asked, [r], hudi, into)]
+        (asked.folder / into / f"{ranges[0].name}.trace.txt").write_text(refused.trace)
         return [described(ranges[0], None, str(refused))]
     entries = []
     for number, range_ in enumerate(ranges):
         rows = together.filter(pc.equal(together[LABEL], number)).drop_columns([LABEL])
-        file = f"answers/{range_.name}.parquet"
-        (asked.folder / "answers").mkdir(exist_ok=True)
+        file = f"{into}/{range_.name}.parquet"
         pq.write_table(rows, asked.folder / file)
         entries.append(described(range_, file, None))
     return entries
@@ -176,7 +272,7 @@ def answer(asked: Asked, ranges: Sequence[Range], hudi: Hudi) -> pa.Table:
         given = ", ".join(f"`{k}` '{v}'" for k, v in asked.options(range_).items())
         hudi.query(f"create or replace temporary view range_{number} using hudi options ({given})")
         parts.append(f"select {number} as {LABEL}, * from range_{number}")
-    into = asked.folder / "answers" / "ranges.parquet"
+    into = asked.folder / "ranges.parquet"
     hudi.query(" union all ".join(parts), into)
     try:
         return pq.read_table(into)

@@ -46,6 +46,8 @@ SESSION = {
     # A machine that sleeps or is busy must not look like a lost executor.
     "spark.network.timeout": "7200s",
     "spark.executor.heartbeatInterval": "3600s",
+    # A query that runs out of memory must not end the process.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 # Only the quick compiler: the work is short. Hudi measures objects with a library that otherwise
 # starts helper processes, and Hadoop starts one for each permission it sets.

@@ -79,8 +79,9 @@ def keep(name: str, asked: Asked) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "judge": said["judge"], "ranges": []}
     parts: dict[str, list[pa.Table]] = {"rows": [], "cdc": []}
     for number, entry in enumerate(said["ranges"]):
-        told = {key: entry[key] for key in ("mode", "begin", "end", "query", "error")}
-        row["ranges"].append({**told, "number": number})
+        told = {key: entry[key] for key in ("mode", "begin", "end", "query")}
+        cause = entry["error"] and entry["error"].rpartition("Caused by: ")[-1]
+        row["ranges"].append({**told, "error": cause, "number": number})
         if entry["error"] is None:
             answer = pq.read_table(asked.folder / entry["file"])
             label = pa.repeat(pa.scalar(number, pa.int32()), answer.num_rows)
