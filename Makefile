@@ -85,6 +85,7 @@ bench-spark: interop-env ## Measure on Spark, beside Parquet and real Hudi
 
 lock: setup ## Pin the dependencies again
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --upgrade pyproject.toml requirements/spark35.in -o requirements/spark35.lock
 
 clean: ## Remove environments and caches
 	rm -rf $(VENV) .venv-hudi .venv-spark35 .cache .mypy_cache .ruff_cache .hypothesis

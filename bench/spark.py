@@ -4,8 +4,9 @@
 
 Contenders of one Spark version share a process; real Hudi has one per release. Every process has
 `local[2]` and the same heap, and is idle while another one is measured. A round asks every
-contender once; the first rounds warm up and do not count. Needs `.venv-spark35`, `.venv-spark4`
-and the environment of real Hudi. Reports and plots go to bench/results.
+contender once; the first rounds warm up and do not count. Needs `.venv-spark35` beside `.venv`
+(which has the newest Spark) and the environment of real Hudi. Reports and plots go to
+bench/results.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ TRIAL = 1
 """So many rounds are no measurement: nothing of them is kept."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
+NEWEST = "newest"
+HOMES = {"spark35": ".venv-spark35", NEWEST: ".venv"}
+"""The environment of each Spark version; every other home is a release of Hudi."""
 SMALL = MorTable(rows=40_000, updates=6_800, inserts=1_200, groups=4)
 
 
@@ -51,9 +55,9 @@ class Contender:
 
 PARQUET35 = Contender("parquet, Spark 3.5", "spark35", "parquet")
 OURS35 = Contender("ours, Spark 3.5", "spark35", "ours")
-PARQUET4 = Contender("parquet, Spark 4", "spark4", "parquet")
-OURS4 = Contender("ours, Spark 4", "spark4", "ours")
-SOURCE4 = Contender("ours as a format, Spark 4", "spark4", "source")
+PARQUET4 = Contender("parquet, Spark 4", NEWEST, "parquet")
+OURS4 = Contender("ours, Spark 4", NEWEST, "ours")
+SOURCE4 = Contender("ours as a format, Spark 4", NEWEST, "source")
 HUDI10 = Contender("Hudi 1.0.2", "1.0.2", "hudi")
 HUDI12 = Contender("Hudi 1.2.0", "1.2.0", "hudi")
 
@@ -63,8 +67,8 @@ class Reader:
 
     def __init__(self, home: str, work: Path) -> None:
         work.mkdir(parents=True)
-        hudi = home[0].isdigit()
-        python = ROOT / (".venv-hudi" if hudi else f".venv-{home}") / "bin" / "python"
+        hudi = home not in HOMES
+        python = ROOT / HOMES.get(home, ".venv-hudi") / "bin" / "python"
         jar = str(ROOT / ".cache" / "hudi-jars" / BUNDLE.format(home)) if hudi else "-"
         self.home, self._log = home, work / "log"
         self._process = subprocess.Popen(

@@ -2,7 +2,7 @@
 
     python -m interop.spark_rows [--store FOLDER] [--only PATTERN ...]
 
-Runs in an environment of Spark (`.venv-spark35`, `.venv-spark4`) and needs no Hudi: the tables are
+Runs in an environment of Spark (`.venv-spark35`, `.venv`) and needs no Hudi: the tables are
 those that `interop.run` has stored, the committed ones under `tests/tables`, and the shared set
 where it is beside the project. Each table is read through `SparkTable` whole, with columns and a
 filter, by workers alone, read-optimized and as changes, and on Spark 4 as the format `lakewright`.

@@ -1,6 +1,6 @@
 """The process that streams a table for `interop.stream_proof`, to be killed at any moment.
 
-Runs inside `.venv-spark4`: `-m interop.stream_process <table> <work folder> <life> run|drain`. Two
+Runs inside `.venv`: `-m interop.stream_process <table> <work folder> <life> run|drain`. Two
 queries read the table: `each` takes one instant per batch, `merged` what has come together. Both
 write every batch into a folder named after the batch and this life, and keep their place in a
 checkpoint. Prints `started` when both run. `drain` reads what is there and ends; `run` ends only

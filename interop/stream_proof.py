@@ -40,7 +40,7 @@ from interop.hudi import ROOT, Hudi
 from interop.instants import SeenInstant, instants
 from interop.options import write_options
 
-PYTHON = ROOT / ".venv-spark4" / "bin" / "python"
+PYTHON = ROOT / ".venv" / "bin" / "python"
 PROGRAM = "interop.stream_process"
 QUERIES = ("each", "merged")
 KEYS = 400

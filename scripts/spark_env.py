@@ -1,6 +1,6 @@
-"""Make the environments of the Spark tests: `.venv-spark35` (Spark 3.5) and `.venv-spark4`.
+"""Make the environments of other Spark versions than that of `.venv`: `.venv-spark35`.
 
-    python scripts/spark_env.py [35] [4]
+    python scripts/spark_env.py [35]
 
 Run it with any Python 3.11 or newer; it only uses the standard library. Each environment holds what
 its lock file says and the project itself, editable. It does nothing when everything is there
@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SPARKS = ("35", "4")
+SPARKS = ("35",)
 MINIMUM_JAVA = 17
 
 
