@@ -17,10 +17,15 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "CorruptFileError",
+    "FencedError",
     "FilterError",
     "FormatError",
+    "InputError",
     "InstantNotFoundError",
     "LakewrightError",
+    "LockHeldError",
+    "LockLostError",
+    "LockRequiredError",
     "MergeError",
     "MergerNotFoundError",
     "MetadataTableError",
@@ -38,6 +43,7 @@ __all__ = [
     "TableError",
     "TableNotFoundError",
     "UnsupportedTableError",
+    "WriteConflictError",
 ]
 
 
@@ -160,10 +166,47 @@ class MissingDependencyError(ConfigError):
     code = "config.missing_dependency"
 
 
+class LockRequiredError(ConfigError):
+    """Others may write the table, and the caller did not say by which lock to keep out of their
+    way."""
+
+    code = "config.lock_required"
+
+
+class InputError(LakewrightError):
+    """The rows to be written do not fit the table; nothing was written."""
+
+    code = "input"
+
+
 class ConflictError(LakewrightError):
     """Another writer or service got there first."""
 
     code = "conflict"
+
+
+class LockHeldError(ConflictError):
+    """Somebody else held the table's lock for as long as the caller would wait."""
+
+    code = "conflict.lock_held"
+
+
+class LockLostError(ConflictError):
+    """The lock may have passed to somebody else while it was needed; nothing was published."""
+
+    code = "conflict.lock_lost"
+
+
+class FencedError(ConflictError):
+    """The instant is no longer this writer's to publish: rolled back, completed, or expired."""
+
+    code = "conflict.fenced"
+
+
+class WriteConflictError(ConflictError):
+    """Another write changed what this one was based on."""
+
+    code = "conflict.write"
 
 
 class MergeError(LakewrightError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,14 +127,14 @@ def test_another_process_cannot_slip_in_between_compare_and_replace(
 ) -> None:
     storage.create_if_absent("x", b"1")
     etag = storage.stat("x").etag or ""
-    original = local_files.write_new
+    original = local_files.write_file
 
     def write_then_lose(path: str, data: bytes) -> None:
         original(path, data)
-        monkeypatch.setattr(local, "write_new", original)
+        monkeypatch.setattr(local, "write_file", original)
         LocalStorage(storage.uri).replace("x", b"other")
 
-    monkeypatch.setattr(local, "write_new", write_then_lose)
+    monkeypatch.setattr(local, "write_file", write_then_lose)
     with pytest.raises(PreconditionFailedError):
         storage.replace_if_match("x", b"2", etag)
     assert storage.read("x") == b"other"
@@ -214,7 +216,7 @@ def test_a_full_disk_publishes_nothing(
         Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(local, "write_new", full)
+    monkeypatch.setattr(local, "write_file", full)
     with pytest.raises(StorageError, match="No space left"):
         storage.create_if_absent("x", b"1")
     with pytest.raises(StorageError, match="No space left"):
@@ -277,3 +279,21 @@ def test_locks_that_do_not_exist_are_needed_only_for_conditions(
     with pytest.raises(StorageError):
         storage.replace_if_match("x", b"3", storage.stat("x").etag or "")
     assert storage.read("x") == b"2"
+
+
+def test_sweeping_removes_what_dead_writers_left_and_nothing_of_the_living(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
+    killed = """
+import os, signal, sys
+from lakewright.storage.local import LocalStorage
+LocalStorage(sys.argv[1]).create_from("p/big", lambda sink: os.kill(os.getpid(), signal.SIGKILL))
+"""
+    subprocess.run([sys.executable, "-c", killed, storage.uri], check=False)
+    left = [f.name for f in Path(storage.uri, "p").iterdir()]
+    assert len(left) == 1 and storage.list("p") == []
+    swept: list[int] = []
+    storage.create_from("p/live", lambda sink: swept.append(storage.sweep("p")))
+    assert swept == [1]
+    assert [f.name for f in Path(storage.uri, "p").iterdir()] == ["live"]
+    assert storage.sweep("p") == 0 and storage.sweep("missing") == 0

@@ -154,6 +154,11 @@ class Storage(Protocol):
         stays); how many objects went."""
         ...
 
+    def sweep(self, path: str = "") -> int:
+        """Remove what dead writers left unfinished directly in a folder, which listings hide; how
+        many. Nothing where a backend leaves nothing, or cannot tell."""
+        ...
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the modification time, where `guarantees.modified_times_settable`."""
         ...

@@ -5,7 +5,8 @@ Guarantees: an object appears under its name whole and durable (temporary file i
 the old or the new version, never a mixture. Exactly one creator wins, also between processes.
 Hadoop's checksum side file `.<name>.crc` is removed before `<name>` changes, so that a JVM never
 checks new bytes against an old sum. Symbolic links are followed; paths cannot leave the root by
-`..`. Listings hide only this module's own temporary files, which a crash may leave behind.
+`..`. Listings hide only this module's own temporary files, which a crash may leave behind until
+`sweep` removes them.
 
 `replace_if_match` compares and swaps under a `flock` on the folder: safe among lakewright processes
 of one machine, not against programs that do not take that lock; `guarantees.atomic_replace` is
@@ -45,9 +46,11 @@ from lakewright.storage.local_files import (
     read_at,
     remove_checksum,
     remove_tree,
+    sweep_folder,
     sync_file,
     sync_folder,
-    write_new,
+    unfinished,
+    write_file,
 )
 from lakewright.storage.paths import checked, checked_object, checked_range
 
@@ -122,7 +125,7 @@ class LocalStorage:
 
         Outcomes are always known here, so `token` is not needed.
         """
-        return self._create(path, lambda temporary: write_new(temporary, data))
+        return self._create(path, lambda temporary: write_file(temporary, data))
 
     def create_from(self, path: str, write: Callable[[Any], None]) -> ObjectInfo:
         """Publish a new large object atomically from what `write(sink)` writes."""
@@ -204,6 +207,13 @@ class LocalStorage:
         except OSError as error:
             raise local_error(error, "delete", path, self._root) from error
 
+    def sweep(self, path: str = "") -> int:
+        """Remove temporary files directly in a folder whose writers are dead; how many."""
+        try:
+            return sweep_folder(self._at(path))
+        except OSError as error:
+            raise local_error(error, "sweep", path, self._root) from error
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the modification time."""
         stamp_ns = modified_ms * 1_000_000
@@ -227,10 +237,11 @@ class LocalStorage:
             if os.path.lexists(file_path):
                 self._taken(path)
             Path(folder).mkdir(parents=True, exist_ok=True)
-            fill(temporary)
-            remove_checksum(file_path)
-            if not link_new(temporary, file_path):
-                self._taken(path)
+            with unfinished(temporary):
+                fill(temporary)
+                remove_checksum(file_path)
+                if not link_new(temporary, file_path):
+                    self._taken(path)
         except OSError as error:
             raise local_error(error, "create", path, self._root) from error
         finally:
@@ -246,13 +257,14 @@ class LocalStorage:
                 Path(folder).mkdir(parents=True, exist_ok=True)
             elif self._etag(file_path) != etag:
                 self._mismatch(path, etag)
-            write_new(temporary, data)
-            with folder_lock(folder, self._clock, required=etag is not None):
-                if etag is not None and self._etag(file_path) != etag:
-                    self._mismatch(path, etag)
-                make_newer(temporary, file_path)
-                remove_checksum(file_path)
-                Path(temporary).replace(file_path)
+            with unfinished(temporary):
+                write_file(temporary, data)
+                with folder_lock(folder, self._clock, required=etag is not None):
+                    if etag is not None and self._etag(file_path) != etag:
+                        self._mismatch(path, etag)
+                    make_newer(temporary, file_path)
+                    remove_checksum(file_path)
+                    Path(temporary).replace(file_path)
         except OSError as error:
             raise local_error(error, "replace", path, self._root) from error
         finally:

@@ -78,10 +78,67 @@ def read_at(file_path: str, offset: int, length: int | None) -> bytes:
         os.close(descriptor)
 
 
-def write_new(file_path: str, data: Bytes) -> None:
-    """A new file with `data`, durable; `FileExistsError` if the name is taken."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    descriptor = os.open(file_path, flags, 0o666)
+@contextlib.contextmanager
+def unfinished(temporary: str) -> Iterator[None]:
+    """A new empty file that nobody sweeps away while this lasts, or while the process lives."""
+    descriptor = _new_locked(temporary)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _new_locked(temporary: str) -> int:
+    """A descriptor of a new file that holds its lock; a sweeper may be quicker than the lock."""
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _FLOCK_ABSENT:
+                os.close(descriptor)
+                raise
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)
+
+
+def sweep_folder(folder: str) -> int:
+    """Remove temporary files in a folder whose process is gone; how many.
+
+    A living writer holds the lock of its file. Where files cannot be locked, nothing is removed.
+    """
+    removed = 0
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(folder):  # noqa: PTH208
+            if name.startswith(TEMPORARY_PREFIX):
+                removed += _sweep_file(f"{folder}/{name}")
+    return removed
+
+
+def _sweep_file(temporary: str) -> bool:
+    try:
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        Path(temporary).unlink()
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _FLOCK_ABSENT or isinstance(error, FileNotFoundError):
+            return False
+        raise
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def write_file(file_path: str, data: Bytes) -> None:
+    """Fill a file with `data` and make it durable."""
+    descriptor = os.open(file_path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         left = memoryview(data).cast("B")
         while left:

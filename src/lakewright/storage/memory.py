@@ -273,6 +273,10 @@ class MemoryStorage:
         """Delete everything below `path`, one operation each; how many objects went."""
         return sum(self.delete(info.path) for info in self.walk(path))
 
+    def sweep(self, path: str = "") -> int:  # noqa: ARG002
+        """Nothing: unfinished objects are never in a folder."""
+        return 0
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the modification time."""
 

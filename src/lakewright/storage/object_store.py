@@ -262,6 +262,10 @@ class ObjectStorage:
             raise self._error(error, "delete", path) from None
         return len(keys)
 
+    def sweep(self, path: str = "") -> int:  # noqa: ARG002
+        """Nothing: unfinished objects are never in a folder."""
+        return 0
+
     def set_modified(self, path: str, modified_ms: int) -> None:  # noqa: ARG002
         """Refuse: object stores set times themselves."""
         raise StorageError(

@@ -143,6 +143,10 @@ class RetryingStorage:
         """Delete everything below `path`; how many objects went, as far as is known."""
         return self._try(lambda: self._inner.delete_tree(path))
 
+    def sweep(self, path: str = "") -> int:
+        """Remove what dead writers left unfinished in a folder; how many, as far as is known."""
+        return self._try(lambda: self._inner.sweep(path))
+
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the modification time, where `guarantees.modified_times_settable`."""
         self._try(lambda: self._inner.set_modified(path, modified_ms))

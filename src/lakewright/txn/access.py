@@ -1,0 +1,98 @@
+"""Everything that a change of a table needs from outside, as one value.
+
+A transaction, a rollback or a service takes an `Access` and nothing else from its surroundings:
+storage, time, chance, background work, the lock, and who is asking. The lock is always a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from lakewright.format.properties import TableProperties, load_properties
+from lakewright.format.timeline import Timeline, load_timeline
+from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
+from lakewright.runtime.clock import Clock, SystemClock
+from lakewright.runtime.events import EventHook, ignore_events
+from lakewright.runtime.process import Processes, SystemProcesses
+from lakewright.runtime.random import Random, SystemRandom
+from lakewright.runtime.spawn import Spawner, ThreadSpawner
+from lakewright.storage.base import Storage
+from lakewright.txn.heartbeat import HeartbeatOptions
+from lakewright.txn.locks.protocol import Lease, LockProvider, acquire
+from lakewright.txn.states import InstantFiles
+
+__all__ = ["CLOCK_SKEW_MS", "Access", "FailedWrites"]
+
+CLOCK_SKEW_MS: Final = 200
+"""By how much the clocks of writers may differ; Hudi's own bound."""
+
+
+class FailedWrites(Enum):
+    """What happens to the writes of dead processes."""
+
+    EAGER = "EAGER"
+    """The next write rolls them back before it begins."""
+    LAZY = "LAZY"
+    """They are rolled back after a commit and by cleaning, once they gave no sign of life for long
+    enough."""
+    NEVER = "NEVER"
+    """They stay until somebody rolls them back by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One table and the means to change it."""
+
+    storage: Storage
+    lock: LockProvider
+    alone: bool = False
+    """Nobody but lakewright writes the table, so that no other clock has to be waited for."""
+    failed_writes: FailedWrites = FailedWrites.EAGER
+    heartbeat: HeartbeatOptions = field(default_factory=HeartbeatOptions)
+    lock_wait_s: float = 60.0
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=SystemRandom)
+    spawner: Spawner = field(default_factory=ThreadSpawner)
+    processes: Processes = field(default_factory=SystemProcesses)
+    cancel: CancelToken = NEVER_CANCELLED
+    on_event: EventHook = ignore_events
+
+    @contextmanager
+    def locked(self, purpose: str) -> Iterator[Lease]:
+        """Hold the table's lock, waited for no longer than `lock_wait_s`.
+
+        Raises `LockHeldError` that names the holder.
+        """
+        lease = acquire(
+            self.lock,
+            f"lakewright {purpose}, {self.processes.own}",
+            wait_s=self.lock_wait_s,
+            clock=self.clock,
+            random=self.random,
+            cancel=self.cancel,
+        )
+        try:
+            yield lease
+        finally:
+            lease.release()
+
+    def properties(self) -> TableProperties:
+        """The table's properties, as they are now."""
+        return load_properties(self.storage, clock=self.clock)
+
+    def timeline(self, properties: TableProperties) -> Timeline:
+        """The active timeline, as it is now."""
+        return load_timeline(self.storage, properties)
+
+    def files(self, properties: TableProperties) -> InstantFiles:
+        """The state files of the table's instants."""
+        return InstantFiles(self.storage, properties, self.random)
+
+    def skew_s(self) -> float:
+        """How long a lock must be kept after a time was taken, so that no other writer's clock can
+        give a smaller one afterwards."""
+        return 0.0 if self.alone else CLOCK_SKEW_MS / 1000

@@ -1,0 +1,136 @@
+"""Conflicts between writes: pure rules over who changed which file group.
+
+A write is based on a timeline. At commit, under the lock, it is compared with every write that has
+completed since, and with pending plans that take file groups away: a file group that both change is
+a conflict, and the later of the two loses. New file groups never conflict. The rules differ by
+table version, because versions differ in where a late log file lands (`slices_by_completion_time`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakewright.errors import WriteConflictError
+from lakewright.format.file_slices import FileGroupId
+from lakewright.format.instant import Instant
+from lakewright.format.records import CommitMetadata, CompactionPlan, RequestedReplaceMetadata
+from lakewright.format.timeline import Timeline
+from lakewright.format.version import TableVersion
+
+__all__ = [
+    "Mutation",
+    "Other",
+    "completed_since",
+    "find_conflict",
+    "groups_of_commit",
+    "groups_of_compaction",
+    "groups_of_replacement",
+    "raise_conflict",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What a write changes of what was there before it."""
+
+    instant: str
+    groups: frozenset[FileGroupId]
+    """File groups that it rewrites, appends to or replaces."""
+    rewritten: frozenset[FileGroupId] = frozenset()
+    """Those of them of which it writes a new base file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another write or plan, and the file groups it changes."""
+
+    instant: Instant
+    operation: str
+    groups: frozenset[FileGroupId]
+
+
+def completed_since(basis: Timeline, now: Timeline) -> list[Instant]:
+    """Writes that have completed after a timeline was listed."""
+    known = {(i.requested_time, i.completed_action) for i in basis.commits().completed()}
+    return [
+        i for i in now.commits().completed() if (i.requested_time, i.completed_action) not in known
+    ]
+
+
+def find_conflict(
+    mine: Mutation, others: Iterable[Other], version: TableVersion
+) -> tuple[Other, frozenset[FileGroupId]] | None:
+    """The first write or plan that stands against `mine`, with the file groups of both."""
+    for other in others:
+        groups = _against(mine, other, version) & other.groups
+        if groups:
+            return other, groups
+    return None
+
+
+def _against(mine: Mutation, other: Other, version: TableVersion) -> frozenset[FileGroupId]:
+    """Which groups of mine `other` may not have changed, or be about to change."""
+    instant = other.instant
+    if other.operation == "COMPACT":
+        if version.slices_by_completion_time:
+            # A late log joins the slice after the compaction; a late base file hides its result.
+            return mine.rewritten
+        newer = instant.requested_time > mine.instant
+        return mine.groups if newer else mine.rewritten
+    return mine.groups
+
+
+def raise_conflict(mine: Mutation, other: Other, groups: frozenset[FileGroupId]) -> None:
+    """Say who won what."""
+    first = min(groups)
+    state = "committed" if other.instant.completed else "planned"
+    raise WriteConflictError(
+        f"{other.operation or other.instant.action} {other.instant.requested_time} {state} a "
+        f"change to {len(groups)} of the file groups that this write changes.",
+        hint="Nothing was published. Run the write again: it will be based on the new state.",
+        context={
+            "instant": mine.instant,
+            "other": other.instant.requested_time,
+            "partition": first.partition,
+            "file_id": first.file_id,
+        },
+        retryable=True,
+    )
+
+
+# ---- which groups a write or plan changes ------------------------------------------------------
+
+
+def groups_of_commit(metadata: CommitMetadata) -> frozenset[FileGroupId]:
+    """File groups that a committed write wrote or replaced."""
+    written = {
+        FileGroupId(stat.partition_path or partition, stat.file_id)
+        for partition, stats in metadata.partition_to_write_stats.items()
+        for stat in stats
+        if stat.file_id
+    }
+    replaced = {
+        FileGroupId(partition, file_id)
+        for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items()
+        for file_id in file_ids
+    }
+    return frozenset(written | replaced)
+
+
+def groups_of_compaction(plan: CompactionPlan) -> frozenset[FileGroupId]:
+    """File groups that a planned compaction takes."""
+    return frozenset(
+        FileGroupId(operation.partition_path or "", operation.file_id or "")
+        for operation in plan.operations or ()
+    )
+
+
+def groups_of_replacement(request: RequestedReplaceMetadata) -> frozenset[FileGroupId]:
+    """File groups that a planned clustering takes; none for an overwrite, which has no plan."""
+    plan = request.clustering_plan
+    return frozenset(
+        FileGroupId(piece.partition_path or "", piece.file_id or "")
+        for group in (plan.input_groups if plan else None) or ()
+        for piece in group.slices or ()
+    )

@@ -1,0 +1,136 @@
+"""Cleaning up after dead writers: their pending writes, and the traces of writes that are over.
+
+In two steps, so that no lock is held while files are deleted: all rollbacks are scheduled in one
+lock section, which also decides who is dead, then each is executed outside it. Compactions, log
+compactions and clusterings are plans that somebody executes again, and are left alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakewright.errors import NotFoundError
+from lakewright.format.instant import Instant
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.timeline import Timeline, is_pending_clustering
+from lakewright.storage.base import Storage
+from lakewright.txn.access import Access
+from lakewright.txn.fence import FENCE_FOLDER, remove_fence
+from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, stop_heartbeat
+from lakewright.txn.liveness import is_alive
+from lakewright.txn.markers import MARKER_FOLDER, delete_markers
+from lakewright.txn.rollback import (
+    PendingRollback,
+    execute_rollback,
+    pending_rollbacks,
+    schedule_rollback,
+)
+
+__all__ = ["Recovered", "failed_writes", "roll_back", "roll_back_failed", "sweep_traces"]
+
+INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
+"""Actions of writes, as opposed to plans that are executed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was cleaned up."""
+
+    rolled_back: tuple[str, ...] = ()
+    """Times of the writes that were rolled back by this process."""
+
+
+def failed_writes(access: Access, properties: TableProperties, timeline: Timeline) -> list[Instant]:
+    """Pending writes whose process does not work on them any more, newest first."""
+    pending = timeline.filter(lambda i: i.action in INGESTION and not i.completed)
+    return [
+        instant
+        for instant in reversed(pending.instants)
+        if not is_pending_clustering(access.storage, properties, instant)
+        and not is_alive(access, instant.requested_time)
+    ]
+
+
+def roll_back_failed(access: Access) -> Recovered:
+    """Roll back every write of a dead process, and finish rollbacks that were not finished."""
+    if not _anything_pending(access):
+        return Recovered()
+    with access.locked("scheduling of rollbacks") as lease:
+        properties = access.properties()
+        timeline = access.timeline(properties)
+        known = pending_rollbacks(access, properties, timeline)
+        scheduled = [r for r in known.values() if r.target.action in INGESTION]
+        for target in failed_writes(access, properties, timeline):
+            if target.requested_time not in known:
+                lease.check()
+                scheduled.append(schedule_rollback(access, properties, timeline, target))
+                timeline = access.timeline(properties)
+        if len(scheduled) > len(known):
+            access.clock.sleep(access.skew_s())
+    return _execute(access, scheduled)
+
+
+def roll_back(access: Access, target: str) -> Recovered:
+    """Roll back one pending write, whose process has given it up."""
+    with access.locked(f"rollback of {target}") as lease:
+        properties = access.properties()
+        timeline = access.timeline(properties)
+        scheduled = pending_rollbacks(access, properties, timeline).get(target)
+        if scheduled is None:
+            found = timeline.filter(
+                lambda i: i.requested_time == target and i.action in INGESTION and not i.completed
+            ).first()
+            if found is None:
+                return Recovered()
+            lease.check()
+            scheduled = schedule_rollback(access, properties, timeline, found)
+            access.clock.sleep(access.skew_s())
+    return _execute(access, [scheduled])
+
+
+def _execute(access: Access, scheduled: list[PendingRollback]) -> Recovered:
+    newest_first = sorted(scheduled, key=lambda r: r.target.commit_time, reverse=True)
+    done = [r for r in newest_first if execute_rollback(access, r) is not None]
+    return Recovered(tuple(r.target.commit_time for r in done))
+
+
+def _anything_pending(access: Access) -> bool:
+    """Whether a lock is worth taking."""
+    pending = access.timeline(access.properties()).pending()
+    return any(i.action in INGESTION or i.action == "rollback" for i in pending)
+
+
+# ---- traces of writes that are over ------------------------------------------------------------
+
+
+def sweep_traces(access: Access) -> int:
+    """Remove heartbeats, fences and markers of writes that are over; how many writes left some.
+
+    The folders are listed before the timeline, and every write is on the timeline before it leaves
+    a trace: what is not pending there is over. A heartbeat is the one trace that comes first, so a
+    beating one is left alone.
+    """
+    storage = access.storage
+    left = {
+        name
+        for folder in (HEARTBEAT_FOLDER, FENCE_FOLDER, MARKER_FOLDER)
+        for name in _names(storage, folder)
+        if name.isdigit()
+    }
+    if not left:
+        return 0
+    timeline = access.timeline(access.properties())
+    pending = {i.requested_time for i in timeline.pending()}
+    over = [t for t in left - pending if not is_alive(access, t) or timeline.get(t) is not None]
+    for instant in over:
+        stop_heartbeat(storage, instant)
+        remove_fence(storage, instant)
+        delete_markers(storage, instant)
+    return len(over)
+
+
+def _names(storage: Storage, folder: str) -> list[str]:
+    with suppress(NotFoundError):
+        return storage.names(folder)
+    return []

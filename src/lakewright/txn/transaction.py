@@ -1,0 +1,430 @@
+"""Transactions: the way of a write from its request to its commit.
+
+`begin` puts a write on the timeline under the lock; tasks then write files behind its fence; and
+`commit`, under the lock again, reads the timeline anew, checks that the write is still ours and
+against whom it stands, removes what failed task attempts left, and publishes. Readers see nothing
+before the completed file and everything from then on. A process may die at any storage operation:
+what it leaves is rolled back by the next writer.
+
+Nothing that takes long happens under the lock: no data file is read or written there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from lakewright.errors import (
+    ConflictError,
+    FencedError,
+    LakewrightError,
+    OutcomeUnknownError,
+    TableError,
+)
+from lakewright.format.file_slices import FileGroupId
+from lakewright.format.instant import Instant, State
+from lakewright.format.records import (
+    CommitMetadata,
+    WriteStat,
+    load_commit_metadata,
+    load_compaction_plan,
+    load_requested_replace,
+)
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.timeline import Timeline, is_pending_clustering
+from lakewright.metadata.batch import NO_METADATA, MetadataBatch
+from lakewright.runtime.events import Event
+from lakewright.txn.access import Access, FailedWrites
+from lakewright.txn.carried import carried_forward
+from lakewright.txn.conflict import (
+    Mutation,
+    Other,
+    completed_since,
+    find_conflict,
+    groups_of_commit,
+    groups_of_compaction,
+    groups_of_replacement,
+    raise_conflict,
+)
+from lakewright.txn.fence import Fence, close_fence, open_fence, remove_fence
+from lakewright.txn.heartbeat import Heartbeat
+from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.mark import marked
+from lakewright.txn.markers import MarkerType, delete_markers, read_markers
+from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
+from lakewright.txn.rollback import pending_rollbacks
+from lakewright.txn.times import next_time
+
+__all__ = ["Committed", "Prepared", "Transaction", "begin"]
+
+TIME_TRIES: Final = 20
+"""How often another process may have taken the same time without the lock."""
+NO_PREVIOUS: Final = (None, "", "null")
+"""What a write stat says of a file group that is new."""
+
+Guard = Callable[[Timeline], None]
+"""A last look at the timeline, under the lock; raises if the write must not be committed."""
+
+
+def _no_guard(timeline: Timeline) -> None:
+    """Let it be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a write did, ready to be committed."""
+
+    metadata: CommitMetadata
+    basis: Timeline
+    """The timeline on which the write is based."""
+    overwritten: frozenset[str] | None = None
+    """Partitions of which everything older goes, also what was committed since; None is none."""
+    whole_table: bool = False
+    """Whether everything older goes, in all partitions."""
+    guard: Guard = field(default=_no_guard)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A write that readers see."""
+
+    instant: str
+    completion_time: str
+    lock_held_ms: int
+    metadata: CommitMetadata
+    removed_files: tuple[str, ...] = ()
+    """Files of failed task attempts."""
+    warnings: tuple[str, ...] = ()
+
+
+def begin(access: Access, *, action: str, requested: bytes = b"") -> Transaction:
+    """Put a new write on the timeline.
+
+    Raises `LockHeldError` if the lock is not to be had, `TableError` while a restore is pending.
+    """
+    if access.failed_writes is FailedWrites.EAGER:
+        roll_back_failed(access)
+    with access.locked(f"begin of a {action}") as lease:
+        properties = access.properties()
+        timeline = access.timeline(properties)
+        _refuse_restore(timeline)
+        instant, heartbeat = _request(access, properties, timeline, lease, action, requested)
+        access.clock.sleep(access.skew_s())
+    return Transaction(access, properties, instant, action, heartbeat)
+
+
+def _request(
+    access: Access,
+    properties: TableProperties,
+    timeline: Timeline,
+    lease: Lease,
+    action: str,
+    requested: bytes,
+) -> tuple[str, Heartbeat]:
+    """Take a time that nobody else has, and request the write at it.
+
+    Who it is and that it lives is known before the write is on the timeline.
+    """
+    files = access.files(properties)
+    for _ in range(TIME_TRIES):
+        instant = next_time(timeline, properties, access.clock)
+        open_fence(access.storage, instant, access.processes.own)
+        heartbeat = Heartbeat.start(
+            access.storage,
+            instant,
+            access.heartbeat,
+            clock=access.clock,
+            spawner=access.spawner,
+        )
+        try:
+            lease.check()
+            files.request(instant, action, requested)
+            timeline = access.timeline(properties)
+            if not any(i.requested_time == instant and i.action != action for i in timeline):
+                return instant, heartbeat
+            # A writer that takes its times without the lock was here at the same millisecond.
+            files.remove(instant, action)
+        except LakewrightError:
+            heartbeat.stop()
+            remove_fence(access.storage, instant)
+            raise
+        heartbeat.stop()
+        remove_fence(access.storage, instant)
+    raise ConflictError(
+        "No free instant time was found: others take times at the same moments.",
+        hint="Make every writer of the table use the same lock.",
+        context={"table": access.storage.uri},
+        retryable=True,
+    )
+
+
+def _refuse_restore(timeline: Timeline) -> None:
+    restore = timeline.filter_actions("restore").pending().last()
+    if restore is not None:
+        raise TableError(
+            f"The table is being restored ({restore.requested_time}); nothing may be written.",
+            hint="Let the restore finish, or run it again if its process is dead.",
+            context={"instant": restore.requested_time},
+            retryable=True,
+        )
+
+
+class Transaction:
+    """A write on the timeline that is not committed yet."""
+
+    def __init__(
+        self,
+        access: Access,
+        properties: TableProperties,
+        instant: str,
+        action: str,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self._access = access
+        self._properties = properties
+        self._heartbeat = heartbeat
+        self._over = False
+        self.instant = instant
+        self.action = action
+        files = access.files(properties)
+        self.fence = Fence(instant, files.path(instant, action, State.INFLIGHT))
+
+    def start(self, profile: CommitMetadata | None = None) -> None:
+        """Become inflight; `profile` tells what is going to be written, as far as is known."""
+        storage, files = self._access.storage, self._access.files(self._properties)
+        if not storage.exists(files.path(self.instant, self.action, State.REQUESTED)):
+            raise self._fenced("is no longer on the timeline: another process rolled it back")
+        planned = profile or CommitMetadata(operation_type="UNKNOWN")
+        extra = marked(planned.extra_metadata, alone=self._access.alone)
+        content = replace(planned, extra_metadata=extra).write(self._properties.version)
+        files.start(self.instant, self.action, content)
+
+    def commit(self, prepared: Prepared, metadata: MetadataBatch = NO_METADATA) -> Committed:
+        """Publish the write; until this returns, or fails with an unknown outcome, nobody sees it.
+
+        Raises `WriteConflictError` or `FencedError` (both retryable as a whole new write) and
+        leaves the write pending then, to be aborted.
+        """
+        self._access.cancel.check()
+        self._heartbeat.check()
+        done: list[Committed] = []
+        warnings: list[str] = []
+        try:
+            with self._access.locked(f"commit of {self.instant}") as lease:
+                done.append(self._publish(lease, prepared, metadata))
+        except LakewrightError as error:
+            if not done:
+                raise
+            # The write is committed; only giving the lock back failed, and it will expire.
+            warnings.append(str(error))
+        self._over = True
+        self._clear_up(done[0], warnings)
+        return replace(done[0], warnings=tuple(warnings))
+
+    def abort(self) -> None:
+        """Give the write up and roll it back; what cannot be rolled back now is left to others."""
+        if self._over:
+            return
+        self._over = True
+        try:
+            roll_back(self._access, self.instant)
+        except LakewrightError as error:
+            kind = f"abort.failed: {error.code}"
+            self._access.on_event(Event(kind, 0, instant=self.instant))
+        finally:
+            self._heartbeat.stop()
+
+    # ---- under the lock ------------------------------------------------------------------------
+
+    def _publish(self, lease: Lease, prepared: Prepared, metadata: MetadataBatch) -> Committed:
+        access = self._access
+        held_s = access.clock.monotonic_s()
+        properties = access.properties()
+        timeline = access.timeline(properties)
+        self._check_still_ours(properties, timeline)
+        prepared.guard(timeline)
+        content = self._resolved(prepared, properties, timeline)
+        removed = self._reconcile(content)
+        completion_time = next_time(timeline, properties, access.clock, after=self.instant)
+        access.clock.sleep(access.skew_s())
+        self._heartbeat.check()
+        lease.check()
+        metadata.publish(access.storage, self.instant)
+        lease.check()
+        self._complete(properties, content, completion_time)
+        held_ms = int((access.clock.monotonic_s() - held_s) * 1000)
+        return Committed(self.instant, completion_time, held_ms, content, tuple(removed))
+
+    def _check_still_ours(self, properties: TableProperties, timeline: Timeline) -> None:
+        if properties.version != self._properties.version:
+            raise self._fenced("began at another table version")
+        found = timeline.get(self.instant, self.action)
+        if found is None:
+            raise self._fenced("is no longer on the timeline: another process rolled it back")
+        if found.state is not State.INFLIGHT:
+            raise self._fenced(f"is {found.state.name.lower()} and not inflight")
+        if self.instant in pending_rollbacks(self._access, properties, timeline):
+            raise self._fenced("is being rolled back by another process")
+
+    def _fenced(self, why: str) -> FencedError:
+        return FencedError(
+            f"The write {self.instant} {why}.",
+            hint="Nothing was published; run the write again. If it happens again and again, raise "
+            "the heartbeat's tolerance, or let other writers use the LAZY policy.",
+            context={"instant": self.instant, "table": self._access.storage.uri},
+            retryable=True,
+        )
+
+    def _resolved(
+        self, prepared: Prepared, properties: TableProperties, timeline: Timeline
+    ) -> CommitMetadata:
+        """The commit's content, after it has stood against everything that was committed since."""
+        storage = self._access.storage
+        since = [
+            (i, load_commit_metadata(storage, properties, i))
+            for i in completed_since(prepared.basis, timeline)
+        ]
+        content = self._overwriting(prepared, since)
+        mine = _mutation(self.instant, prepared.metadata)
+        if mine.groups:
+            others = [
+                Other(i, metadata.operation_type or "", groups_of_commit(metadata))
+                for i, metadata in since
+            ]
+            others.extend(self._plans(properties, timeline))
+            found = find_conflict(mine, others, properties.version)
+            if found is not None:
+                raise_conflict(mine, *found)
+        extra = carried_forward(storage, properties, timeline, content.extra_metadata)
+        return replace(content, extra_metadata=marked(extra, alone=self._access.alone))
+
+    def _overwriting(
+        self, prepared: Prepared, since: Sequence[tuple[Instant, CommitMetadata]]
+    ) -> CommitMetadata:
+        """The content, with file groups replaced that came into overwritten partitions meanwhile.
+
+        What others committed since comes before this write, except where order is that of requested
+        times and theirs is later.
+        """
+        if prepared.overwritten is None and not prepared.whole_table:
+            return prepared.metadata
+        by_completion = self._properties.version.slices_by_completion_time
+        replaced = {
+            p: list(ids)
+            for p, ids in (prepared.metadata.partition_to_replace_file_ids or {}).items()
+        }
+        for instant, metadata in since:
+            if not by_completion and instant.requested_time > self.instant:
+                continue
+            for group in sorted(_new_groups(metadata)):
+                covered = prepared.whole_table or group.partition in (prepared.overwritten or ())
+                ids = replaced.setdefault(group.partition, []) if covered else None
+                if ids is not None and group.file_id not in ids:
+                    ids.append(group.file_id)
+        return replace(prepared.metadata, partition_to_replace_file_ids=replaced)
+
+    def _plans(self, properties: TableProperties, timeline: Timeline) -> list[Other]:
+        """Pending plans that take file groups: compactions and clusterings."""
+        storage = self._access.storage
+        found: list[Other] = []
+        for instant in timeline.pending():
+            if instant.action == "compaction":
+                plan = load_compaction_plan(storage, properties, instant)
+                found.append(Other(instant, "COMPACT", groups_of_compaction(plan)))
+            elif is_pending_clustering(storage, properties, instant):
+                request = load_requested_replace(storage, properties, instant)
+                found.append(Other(instant, "CLUSTER", groups_of_replacement(request)))
+        return found
+
+    def _reconcile(self, content: CommitMetadata) -> list[str]:
+        """Close the fence and delete the files of task attempts that are not in the commit."""
+        storage = self._access.storage
+        close_fence(storage, self.instant)
+        valid = _data_paths(content)
+        invalid = [
+            marker.data_path
+            for marker in read_markers(storage, self.instant) or ()
+            if marker.type is not MarkerType.APPEND and marker.data_path not in valid
+        ]
+        return [path for path in invalid if storage.delete(path)]
+
+    def _complete(
+        self, properties: TableProperties, content: CommitMetadata, completion_time: str
+    ) -> None:
+        files = self._access.files(properties)
+        data = content.write(properties.version)
+        try:
+            files.complete(self.instant, self.action, data, completion_time)
+        except OutcomeUnknownError:
+            timeline = self._access.timeline(properties)
+            found = timeline.get(self.instant, self.action)
+            if found is None or not found.completed:
+                raise
+
+    # ---- after it ------------------------------------------------------------------------------
+
+    def _clear_up(self, committed: Committed, warnings: list[str]) -> None:
+        """Remove the traces of a committed write; what fails is told and left to others."""
+        access = self._access
+        try:
+            self._heartbeat.stop()
+            for path in self._suspects(committed):
+                access.storage.delete(path)
+            delete_markers(access.storage, self.instant)
+            remove_fence(access.storage, self.instant)
+            if access.failed_writes is FailedWrites.LAZY:
+                roll_back_failed(access)
+            if access.failed_writes is not FailedWrites.NEVER:
+                sweep_traces(access)
+        except LakewrightError as error:
+            warnings.append(str(error))
+        access.on_event(
+            Event("commit.done", committed.lock_held_ms, unit="ms", instant=self.instant)
+        )
+
+    def _suspects(self, committed: Committed) -> list[str]:
+        """Files that a late attempt may have published after the markers were reconciled."""
+        valid = _data_paths(committed.metadata)
+        markers = read_markers(self._access.storage, self.instant) or ()
+        return [
+            m.data_path
+            for m in markers
+            if m.type is not MarkerType.APPEND and m.data_path not in valid
+        ]
+
+
+# ---- what a commit's content says --------------------------------------------------------------
+
+
+def _data_paths(content: CommitMetadata) -> set[str]:
+    """Every file that a commit names."""
+    found: set[str] = set()
+    for stat in content.write_stats:
+        found.update(path for path in (stat.path, *(stat.cdc_stats or ())) if path)
+    return found
+
+
+def _mutation(instant: str, content: CommitMetadata) -> Mutation:
+    """What a write changes of what was there before."""
+    replaced = content.partition_to_replace_file_ids or {}
+    groups = {FileGroupId(p, file_id) for p, ids in replaced.items() for file_id in ids}
+    changed = {_group(s) for s in content.write_stats if s.prev_commit not in NO_PREVIOUS}
+    rewritten = {
+        _group(s)
+        for s in content.write_stats
+        if s.prev_commit not in NO_PREVIOUS and not _is_log(s)
+    }
+    return Mutation(instant, frozenset(groups | changed), frozenset(rewritten))
+
+
+def _new_groups(content: CommitMetadata) -> set[FileGroupId]:
+    return {_group(stat) for stat in content.write_stats if stat.file_id}
+
+
+def _group(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path or "", stat.file_id or "")
+
+
+def _is_log(stat: WriteStat) -> bool:
+    return ".log." in (stat.path or "").rpartition("/")[2]
