@@ -1,4 +1,4 @@
-"""The public facade of a table: open it, read it, look at it.
+"""The public facade of a table: create it, open it, read it, write it, look at it.
 
 A `Table` is a live handle without state of its own: every scan pins one snapshot of the table as it
 is on storage at that moment, and everything the handle answers is read from storage when asked.
@@ -7,28 +7,59 @@ is on storage at that moment, and everything the handle answers is read from sto
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, Literal, TypedDict, Unpack
 
 import pyarrow as pa
 
+from lakewright.engine.arrow_write import MEMORY_BYTES, ArrowWriter, write_with_retries
 from lakewright.engine.cdc_reader import Images
 from lakewright.engine.change_offset import ChangeOffset, Moment
 from lakewright.engine.changes import ChangeMode, Changes, make_changes
+from lakewright.engine.coexistence import LockChoice, open_access
+from lakewright.engine.new_table import NewTable
+from lakewright.engine.operations import (
+    APPEND,
+    BULK_INSERT,
+    DELETE_PARTITION,
+    OVERWRITE_PARTITIONS,
+    OVERWRITE_TABLE,
+    Operation,
+)
 from lakewright.engine.options import ReadOptions
+from lakewright.engine.proposal import Validator
+from lakewright.engine.row_source import RowSource
 from lakewright.engine.scan import Mode, Scan, make_scan
 from lakewright.engine.snapshot import Snapshot, load_snapshot
+from lakewright.engine.table_creation import create_table
+from lakewright.engine.write_options import WriteOptions
+from lakewright.engine.write_result import WriteResult
 from lakewright.expr import Expr
 from lakewright.format.properties import TableProperties, load_properties
 from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.inspect import Inspector
 from lakewright.merge.protocol import RecordMerger
 from lakewright.merge.registry import MergerRegistry
+from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
 from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.runtime.events import EventHook, ignore_events
+from lakewright.runtime.random import SystemRandom
 from lakewright.storage.base import Storage
 from lakewright.storage.options import StorageOptions
 from lakewright.storage.resolve import open_storage
+
+
+class WriteArguments(TypedDict, total=False):
+    """What every write takes."""
+
+    options: WriteOptions | Mapping[str, str] | None
+    """Options of ours, or pairs as Hudi's writers take them."""
+    validators: Sequence[Validator]
+    """Called with the files of the write before anybody sees them; raising stops the write."""
+    retries: int
+    """How often the whole write is done again after a conflict."""
+    cancel: CancelToken
 
 
 class Table:
@@ -42,8 +73,12 @@ class Table:
         registry: MergerRegistry | None = None,
         clock: Clock | None = None,
         on_event: EventHook | None = None,
+        lock: LockChoice = None,
+        sole_writer: bool = False,
     ) -> None:
         self._storage = storage
+        self._lock = lock
+        self._sole_writer = sole_writer
         self._options = options or ReadOptions()
         self._registry = registry or MergerRegistry()
         self._clock = clock or SystemClock()
@@ -58,8 +93,13 @@ class Table:
         options: ReadOptions | None = None,
         mergers: Sequence[RecordMerger] = (),
         on_event: EventHook | None = None,
+        lock: LockChoice = None,
+        sole_writer: bool = False,
     ) -> Table:
         """Open the table at `uri` (a path, `file:`, `s3:`, `s3a:`, `gs:` or `abfs:` URI).
+
+        Writing a table that others write needs their `lock`: a lock, Hudi's `hoodie.write.lock.*`
+        options or a short name such as `file`; or the word that nobody else writes it.
 
         Raises `TableNotFoundError` where there is no table and `UnsupportedTableError`, naming the
         reason, where reading it would mean guessing.
@@ -69,10 +109,53 @@ class Table:
         """
         registry = MergerRegistry(mergers)
         table = cls(
-            open_storage(uri, storage), options=options, registry=registry, on_event=on_event
+            open_storage(uri, storage),
+            options=options,
+            registry=registry,
+            on_event=on_event,
+            lock=lock,
+            sole_writer=sole_writer,
         )
         load_properties(table._storage, clock=table._clock)
         return table
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        schema: pa.Schema,
+        name: str | None = None,
+        type: Literal["cow", "mor"] = "cow",  # noqa: A002 - the word that users know
+        version: int = 8,
+        key: Sequence[str] = (),
+        partition: Sequence[str] = (),
+        ordering: Sequence[str] = (),
+        storage: StorageOptions | None = None,
+        on_event: EventHook | None = None,
+        lock: LockChoice = None,
+        **choices: Any,
+    ) -> Table:
+        """Create an empty table; `choices` are further fields of `NewTable`.
+
+        Raises `TableError` where something is already, `ConfigError` or `SchemaError` for choices
+        that cannot work; nothing is written then.
+
+        >>> Table.create("trips", schema=schema, key=["id"], partition=["city"])  # doctest: +SKIP
+        """
+        place = open_storage(uri, storage)
+        spec = NewTable(
+            name=name or place.uri.rstrip("/").rpartition("/")[2],
+            schema=schema,
+            type=type,
+            version=version,
+            key_fields=tuple(key),
+            partition_fields=tuple(partition),
+            ordering_fields=tuple(ordering),
+            **choices,
+        )
+        create_table(place, spec, clock=SystemClock(), random=SystemRandom())
+        return cls(place, on_event=on_event, lock=lock)
 
     @property
     def uri(self) -> str:
@@ -172,6 +255,68 @@ class Table:
             registry=self._registry,
             on_event=self._on_event,
         )
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    def append(self, rows: Any, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Add rows from anything that offers an Arrow stream; small files are filled first.
+
+        Keys are not looked up: a row whose key is there already is a second row.
+
+        >>> table.append(pa.table({"id": [1], "city": ["sf"]}))             # doctest: +SKIP
+        """
+        return self._write(APPEND, ArrowWriter.append, rows, how)
+
+    def bulk_insert(self, rows: Any, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Add many rows as new files, sorted as the options ask for."""
+        return self._write(BULK_INSERT, ArrowWriter.bulk_insert, rows, how)
+
+    def overwrite(
+        self, rows: Any, *, whole_table: bool = False, **how: Unpack[WriteArguments]
+    ) -> WriteResult:
+        """Replace the partitions that the rows are in, or the whole table."""
+        if whole_table:
+            return self._write(OVERWRITE_TABLE, ArrowWriter.overwrite_table, rows, how)
+        return self._write(OVERWRITE_PARTITIONS, ArrowWriter.overwrite_partitions, rows, how)
+
+    def delete_partition(self, *partitions: str, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Delete all rows of partitions, named by their paths or by patterns with `*`."""
+        chosen = partitions or self._write_options(how).delete_partitions
+        return self._write(
+            DELETE_PARTITION, lambda writer, _: writer.delete_partitions(chosen), None, how
+        )
+
+    def _write(
+        self,
+        operation: Operation,
+        verb: Callable[[ArrowWriter, RowSource], WriteResult],
+        rows: Any,
+        how: WriteArguments,
+    ) -> WriteResult:
+        options = self._write_options(how)
+        retries = how.get("retries", options.conflict_retries)
+        access = open_access(
+            self._storage,
+            options,
+            lock=self._lock,
+            sole_writer=self._sole_writer,
+            clock=self._clock,
+            cancel=how.get("cancel", NEVER_CANCELLED),
+            on_event=self._on_event,
+        )
+        source = RowSource(rows, keep_bytes=MEMORY_BYTES if retries else None)
+        try:
+            return write_with_retries(
+                access, options, operation, source, verb, retries, how.get("validators", ())
+            )
+        finally:
+            source.close()
+
+    def _write_options(self, how: WriteArguments) -> WriteOptions:
+        given = how.get("options")
+        if isinstance(given, WriteOptions):
+            return given
+        return WriteOptions.from_hudi(given or {}, table=self.properties)
 
     def __repr__(self) -> str:
         return f"Table({self.uri!r})"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.errors import ConfigError, FormatError, UnsupportedTableError
+from lakewright.errors import ConfigError, InputError, UnsupportedTableError
 from lakewright.format.key_generator import KeyGeneratorType
 from lakewright.format.key_spec import KeySpec, PartitionField, PartitionKind, TextPath
 from lakewright.format.partition_paths import partition_paths
@@ -132,7 +132,7 @@ def test_times_are_formatted_by_the_tables_pattern(
         ({OUTPUT: "'x", "timestamp.type": "UNIX_TIMESTAMP"}, ConfigError, "quote"),
         (
             {OUTPUT: "yyyy", INPUT: "yyyy", "timestamp.type": "DATE_STRING"},
-            FormatError,
+            InputError,
             "no input pattern",
         ),
     ],

@@ -12,6 +12,7 @@ import base64
 import binascii
 import math
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +22,17 @@ import numpy.typing as npt
 from lakewright.codec.hashing import ByteRows, MurmurChain
 from lakewright.errors import CorruptFileError, FormatError
 
-__all__ = ["DYNAMIC", "SIMPLE", "BloomFilter", "bits_for", "hashes_for"]
+__all__ = [
+    "DEFAULT_ENTRIES",
+    "DEFAULT_FPP",
+    "DEFAULT_MAX_ENTRIES",
+    "DYNAMIC",
+    "SIMPLE",
+    "BloomBuilder",
+    "BloomFilter",
+    "bits_for",
+    "hashes_for",
+]
 
 SIMPLE: Final = "SIMPLE"
 DYNAMIC: Final = "DYNAMIC_V0"
@@ -35,6 +46,7 @@ _GROWTH: Final = struct.Struct(">iii")
 _VERSION: Final = -1
 _MURMUR: Final = 1
 _KEYS_AT_ONCE: Final = 1 << 16
+_KEYS_ADDED_AT_ONCE: Final = 1 << 15
 _FIRST_LOOK: Final = 4
 """Hashes asked of every key before the rest is asked only of those that are still possible."""
 
@@ -104,27 +116,9 @@ class BloomFilter:
         max_entries: int = DEFAULT_MAX_ENTRIES,
     ) -> BloomFilter:
         """The filter of a column of keys, added in order (repeated keys count again)."""
-        bits = bits_for(entries, fpp)
-        hashes = hashes_for(bits, entries)
-        rows = ByteRows.of(keys)
-        if (rows.lengths == 0).any():
-            raise FormatError(
-                "An empty or missing key cannot be added to a bloom filter.",
-                hint="Record keys are never empty; check the key fields of the written rows.",
-            )
-        row_of, count, current = _growth(len(rows), entries, max_entries)
-        if kind == SIMPLE:
-            row_of, count = np.zeros(len(rows), np.int64), 1
-        wanted = np.zeros((count, bits), np.bool_)
-        for first in range(0, len(rows), _KEYS_AT_ONCE):
-            part = slice(first, first + _KEYS_AT_ONCE)
-            chain = MurmurChain(_part(rows, part))
-            for _ in range(hashes):
-                wanted[row_of[part], _positions(chain, bits)] = True
-        vectors = tuple(np.packbits(row, bitorder="little") for row in wanted)
-        if kind == SIMPLE:
-            return cls(SIMPLE, hashes, bits, vectors)
-        return cls(DYNAMIC, hashes, bits, vectors, entries, current)
+        builder = BloomBuilder(kind=kind, entries=entries, fpp=fpp, max_entries=max_entries)
+        builder.add(keys)
+        return builder.finish()
 
     def encode(self) -> str:
         """The stored text."""
@@ -169,23 +163,89 @@ class BloomFilter:
         return state
 
 
-def _growth(keys: int, entries: int, max_entries: int) -> tuple[npt.NDArray[np.int64], int, int]:
-    """Dynamic growth: the vector of each added key, how many vectors, and the last one's count.
+class BloomBuilder:
+    """A filter that grows with the keys of a file, batch by batch; nothing is kept but its bits."""
 
-    Vectors fill one after the other until together they hold `max_entries`; then the key that
-    finds them full goes to the first, and all later ones go round.
+    def __init__(
+        self,
+        *,
+        kind: str = DYNAMIC,
+        entries: int = DEFAULT_ENTRIES,
+        fpp: float = DEFAULT_FPP,
+        max_entries: int = DEFAULT_MAX_ENTRIES,
+    ) -> None:
+        self._kind = kind
+        self._entries = entries
+        self._bits = bits_for(entries, fpp)
+        self._hashes = hashes_for(self._bits, entries)
+        self._most = max(1, -(-max_entries // entries)) if kind == DYNAMIC else 1
+        self._added = 0
+        self._wanted = [np.zeros(self._bits, np.bool_)]
+
+    def add(self, keys: Any) -> None:
+        """Add the keys of a column, in order."""
+        rows = ByteRows.of(keys)
+        if (rows.lengths == 0).any():
+            raise FormatError(
+                "An empty or missing key cannot be added to a bloom filter.",
+                hint="Record keys are never empty; check the key fields of the written rows.",
+            )
+        for vector, part in self._parts(len(rows)):
+            while len(self._wanted) <= vector:
+                self._wanted.append(np.zeros(self._bits, np.bool_))
+            self._set(self._wanted[vector], _part(rows, part))
+        self._added += len(rows)
+
+    def finish(self) -> BloomFilter:
+        """The filter of all keys so far."""
+        vectors = tuple(np.packbits(wanted, bitorder="little") for wanted in self._wanted)
+        if self._kind == SIMPLE:
+            return BloomFilter(SIMPLE, self._hashes, self._bits, vectors)
+        current = self._added - (len(vectors) - 1) * self._entries
+        return BloomFilter(DYNAMIC, self._hashes, self._bits, vectors, self._entries, current)
+
+    def _parts(self, count: int) -> Iterator[tuple[int, slice]]:
+        """Which vector takes which of the next keys.
+
+        Vectors fill one after the other until together they hold the most entries; then the key
+        that finds them full goes to the first, and all later ones go round.
+        """
+        if self._kind == SIMPLE:
+            yield 0, slice(0, count)
+            return
+        begin, end, full = self._added, self._added + count, self._most * self._entries
+        at = begin
+        while at < min(end, full):
+            vector = at // self._entries
+            stop = min(end, (vector + 1) * self._entries)
+            yield vector, slice(at - begin, stop - begin)
+            at = stop
+        if at == full and at < end:
+            yield 0, slice(at - begin, at - begin + 1)
+            at += 1
+        for vector in range(self._most if at < end else 0):
+            first = at + (vector - (at - full - 1)) % self._most
+            yield vector, slice(first - begin, count, self._most)
+
+    def _set(self, wanted: npt.NDArray[np.bool_], rows: ByteRows) -> None:
+        divisor = np.uint32(self._bits)
+        for first in range(0, len(rows), _KEYS_ADDED_AT_ONCE):
+            chain = MurmurChain(_part(rows, slice(first, first + _KEYS_ADDED_AT_ONCE)))
+            wanted[_places(chain, self._hashes, divisor)] = True
+
+
+def _places(chain: MurmurChain, hashes: int, divisor: np.uint32) -> npt.NDArray[np.intp]:
+    """Positions of the next `hashes` hashes of all rows, in no order.
+
+    A quotient by a constant is vectorised where a remainder is not.
     """
-    most = max(1, -(-max_entries // entries))
-    index = np.arange(keys, dtype=np.int64)
-    full = most * entries
-    row_of = np.where(index < full, index // entries, np.maximum(index - full - 1, 0) % most)
-    count = min(most, max(1, -(-keys // entries)))
-    current = keys - (count - 1) * entries
-    return row_of, count, current
-
-
-def _positions(chain: MurmurChain, bits: int) -> npt.NDArray[np.int64]:
-    return _reduced(chain.next(), bits)
+    places = np.empty((hashes, len(chain)), np.intp)
+    for row in places:
+        size = np.abs(chain.advance().view(np.int32)).view(np.uint32)
+        quotient = size // divisor
+        quotient *= divisor
+        np.subtract(size, quotient, out=row, casting="unsafe")
+    return places.ravel()
 
 
 def _reduced(state: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:

@@ -98,7 +98,8 @@ class MurmurChain:
     """Murmur2 of every row, again and again with the former result as the seed.
 
     The mixing of the rows' words does not depend on the seed and is done once. `next()` gives the
-    next hash of every row, in the rows' order.
+    next hash of every row, in the rows' order; `advance()` gives the same hashes longest row first,
+    for callers to whom the order does not matter.
     """
 
     def __init__(self, rows: ByteRows, seeds: UInt32s | None = None) -> None:
@@ -114,23 +115,33 @@ class MurmurChain:
             k ^= k >> np.uint32(24)
             self._words.append(k * _MURMUR)
         self._tail, self._has_tail = _murmur_tail(rows, self._order)
+        self._tails = bool(self._has_tail.any())
         self._state = (np.zeros(len(rows), np.uint32) if seeds is None else seeds)[self._order]
+        self._spare = np.empty_like(self._state)
 
-    def next(self) -> UInt32s:
-        """The hash of every row with its former hash (0 at first) as the seed."""
-        h = self._state ^ self._lengths
+    def __len__(self) -> int:
+        return len(self._state)
+
+    def advance(self) -> UInt32s:
+        """The next hashes, longest row first; overwritten by the next call."""
+        h, spare = self._state, self._spare
+        h ^= self._lengths
         for k in self._words:
             active = h[: len(k)]
             active *= _MURMUR
             active ^= k
-        h ^= self._tail
-        np.multiply(h, _MURMUR, out=h, where=self._has_tail)
-        h ^= h >> np.uint32(13)
+        if self._tails:
+            h ^= self._tail
+            np.multiply(h, _MURMUR, out=h, where=self._has_tail)
+        h ^= np.right_shift(h, np.uint32(13), out=spare)
         h *= _MURMUR
-        h ^= h >> np.uint32(15)
-        self._state = h
-        out = np.empty_like(h)
-        out[self._order] = h
+        h ^= np.right_shift(h, np.uint32(15), out=spare)
+        return h
+
+    def next(self) -> UInt32s:
+        """The hash of every row with its former hash (0 at first) as the seed."""
+        out = np.empty_like(self._state)
+        out[self._order] = self.advance()
         return out
 
 

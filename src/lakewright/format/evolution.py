@@ -13,7 +13,7 @@ cannot be converted raises `SchemaError` with the column, both types and the fil
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -26,10 +26,13 @@ import pyarrow.types as pt
 from lakewright.errors import SchemaError
 from lakewright.format.type_promotion import Kernel, Place, promotion
 
-__all__ = ["MISSING", "Conversion", "conversion"]
+__all__ = ["MISSING", "Conversion", "Promote", "conversion"]
 
 MISSING = ""
 """As the source name of a rename: the file has no such column, whatever its names say."""
+
+Promote = Callable[[pa.DataType, pa.DataType, Place], Kernel | None]
+"""How values that are not nested change their type; None where they need not."""
 
 PLANS_KEPT = 512
 NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
@@ -114,21 +117,25 @@ def conversion(
     *,
     renames: Mapping[str, str] = MappingProxyType({}),
     path: str = "",
+    promote: Promote = promotion,
 ) -> Conversion:
     """Compile the way from `source` (a file's schema) to `target`.
 
     `renames` maps full dotted names in the target to the names of their fields in the source;
-    `MISSING` marks a column that the file must be taken not to have.
+    `MISSING` marks a column that the file must be taken not to have. `promote` has the rules for
+    values; those of reading files unless told otherwise.
     """
     try:
-        return Conversion(_plan(source, target, frozenset(renames.items())), path)
+        return Conversion(_plan(source, target, frozenset(renames.items()), promote), path)
     except SchemaError as error:
         raise _at(error, path) from error
 
 
 @lru_cache(maxsize=PLANS_KEPT)
-def _plan(source: pa.Schema, target: pa.Schema, renames: frozenset[tuple[str, str]]) -> _Plan:
-    compiler = _Compiler(dict(renames))
+def _plan(
+    source: pa.Schema, target: pa.Schema, renames: frozenset[tuple[str, str]], promote: Promote
+) -> _Plan:
+    compiler = _Compiler(dict(renames), promote)
     matched = compiler.match(list(source), list(target), "")
     columns = tuple(
         _Column(wanted, None, None)
@@ -167,6 +174,7 @@ class _Compiler:
     """Walks two types in step and puts kernels together."""
 
     renames: Mapping[str, str]
+    promote: Promote
 
     def match(
         self, source: Sequence[pa.Field], target: Sequence[pa.Field], parent: str
@@ -209,7 +217,7 @@ class _Compiler:
             if pt.is_null(source):
                 return lambda array: pa.nulls(len(array), target)
             raise Place(name).impossible(source, target)
-        return promotion(source, target, Place(name))
+        return self.promote(source, target, Place(name))
 
     def _renamed_below(self, name: str) -> bool:
         return any(full.startswith(f"{name}.") for full in self.renames)

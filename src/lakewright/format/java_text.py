@@ -28,6 +28,8 @@ __all__ = [
 
 PLAIN_FROM, PLAIN_BELOW = 1e-3, 1e7
 """Magnitudes that Java writes without an exponent."""
+LAST_PLAIN_DAY = 2_932_896
+"""The last day of the year 9999."""
 HEX_DIGITS = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 
 
@@ -57,8 +59,10 @@ def decimal_text(array: pa.Array) -> pa.Array:
 
 
 def date_text(array: pa.Array) -> pa.Array:
-    """ISO text of a date32 array."""
-    return array.cast(pa.string())
+    """`LocalDate.toString` of a date32 array: years of more than four digits have a sign."""
+    text = array.cast(pa.string())
+    far = pc.greater(array.cast(pa.int32()), LAST_PLAIN_DAY)
+    return pc.if_else(far, pc.binary_join_element_wise("+", text, ""), text)
 
 
 def sql_timestamp_text(array: pa.Array, *, zone: str) -> pa.Array:

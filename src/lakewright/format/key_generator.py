@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from lakewright.errors import FormatError
 
-__all__ = ["KeyGeneratorType", "resolve_key_generator"]
+__all__ = ["KeyGeneratorType", "key_generator_class", "resolve_key_generator"]
 
 
 class KeyGeneratorType(StrEnum):
@@ -52,6 +52,7 @@ _BY_CLASS = {
     "MergeIntoKeyGenerator": KeyGeneratorType.SPARK_SQL_MERGE_INTO,
 }
 
+KEY_GENERATOR_PACKAGE = "org.apache.hudi.keygen."
 _HUDI_PACKAGES = ("org.apache.hudi.", "com.uber.hoodie.", "org.apache.spark.sql.hudi.")
 
 
@@ -84,3 +85,9 @@ def resolve_key_generator(
     if partition_fields == 1 and key_fields <= 1:
         return KeyGeneratorType.SIMPLE
     return KeyGeneratorType.COMPLEX
+
+
+def key_generator_class(generator: KeyGeneratorType, *, avro: bool = False) -> str:
+    """The class of Hudi's that stands for a generator, or its Avro twin."""
+    names = [name for name, kind in _BY_CLASS.items() if kind is generator]
+    return KEY_GENERATOR_PACKAGE + names[1 if avro else 0]

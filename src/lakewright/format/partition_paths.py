@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from lakewright.errors import ConfigError, FormatError, UnsupportedTableError
+from lakewright.errors import ConfigError, InputError, UnsupportedTableError
 from lakewright.format.key_spec import KeySpec, PartitionField, PartitionKind
 from lakewright.format.key_text import column_at, key_text
 from lakewright.format.partition_values import DEFAULT_PARTITION, escape
@@ -225,7 +225,7 @@ def _parsed(
             offset = pc.if_else(fresh, found.offset_minutes, before)
     if local.null_count:
         row = int(np.flatnonzero(local.is_null().to_numpy(zero_copy_only=False))[0])
-        raise FormatError(
+        raise InputError(
             f"Partition field {name} holds text that follows no input pattern in "
             f"{local.null_count} of {len(text)} rows.",
             hint="Correct it, or add its pattern to hoodie.keygen.timebased.input.dateformat.",

@@ -1,0 +1,92 @@
+"""What the footer of a base file says about its keys: bounds and a bloom filter.
+
+Bounds compare as Java strings do, by UTF-16 code units; the filter is Hudi's, byte for byte. Keys
+are taken batch by batch and not kept. With a spawner the filter is filled beside the caller, in
+order and at most one batch behind; an error of it surfaces at the next call.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.codec.bloom import DYNAMIC
+from lakewright.codec.hashing import ByteRows
+from lakewright.engine.write_context import WriteContext
+from lakewright.runtime.spawn import Spawner, Task
+
+__all__ = ["FooterKeys", "key_bounds"]
+
+AVRO_SCHEMA = "parquet.avro.schema"
+MODEL = "writer.model.name"
+BLOOM = "org.apache.hudi.bloomfilter"
+BLOOM_TYPE = "hoodie_bloom_filter_type_code"
+MINIMUM = "hoodie_min_record_key"
+MAXIMUM = "hoodie_max_record_key"
+
+_PRIVATE_USE = 0xEE
+"""First byte of U+E000 and above in UTF-8; Java sorts these after everything that is longer."""
+_JAVA_ORDER = np.arange(256, dtype=np.uint8)
+_JAVA_ORDER[0xEE], _JAVA_ORDER[0xEF] = 0xFE, 0xFF
+_UTF8_BYTES = bytes.maketrans(b"\xfe\xff", b"\xee\xef")
+
+
+class FooterKeys:
+    """Collects what the footer tells about the keys of one file."""
+
+    def __init__(self, context: WriteContext, *, spawner: Spawner | None = None) -> None:
+        self._context = context
+        self._spawner = spawner
+        populated = context.populate_meta
+        policy = context.bloom if populated else None
+        self._kind = policy.kind if policy else None
+        self._bloom = policy.builder() if policy else None
+        self._populated = populated
+        self._running: Task[None] | None = None
+        self._bounds: tuple[bytes, bytes] | None = None
+
+    def add(self, keys: pa.Array) -> None:
+        """Take the record keys of the next rows of the file."""
+        if not self._populated or not len(keys):
+            return
+        self._wait()
+        bloom = self._bloom
+        if bloom is not None and self._spawner is not None:
+            self._running = self._spawner.spawn(lambda: bloom.add(keys), name="bloom filter")
+        elif bloom is not None:
+            bloom.add(keys)
+        low, high = key_bounds(keys)
+        if self._bounds is not None:
+            low, high = min(low, self._bounds[0]), max(high, self._bounds[1])
+        self._bounds = low, high
+
+    def values(self) -> dict[str, str]:
+        """Key/value pairs of the footer."""
+        self._wait()
+        values = {AVRO_SCHEMA: self._context.avro_schema, MODEL: "avro"}
+        if self._bloom is not None:
+            values[BLOOM] = self._bloom.finish().encode()
+            if self._kind == DYNAMIC:
+                values[BLOOM_TYPE] = DYNAMIC
+        if self._bounds is not None:
+            low, high = (bound.translate(_UTF8_BYTES).decode() for bound in self._bounds)
+            values |= {MINIMUM: low, MAXIMUM: high}
+        return values
+
+    def _wait(self) -> None:
+        if self._running is not None:
+            running, self._running = self._running, None
+            running.result()
+
+
+def key_bounds(keys: pa.Array) -> tuple[bytes, bytes]:
+    """Least and greatest key in Java's order, as bytes that compare in that order."""
+    rows = ByteRows.of(keys)
+    if len(rows.data) and int(rows.data.max()) >= _PRIVATE_USE:
+        offsets = np.append(rows.starts, rows.starts[-1:] + rows.lengths[-1:])
+        moved = pa.py_buffer(_JAVA_ORDER[rows.data])
+        buffers = [None, pa.py_buffer(offsets), moved]
+        keys = pa.Array.from_buffers(pa.large_binary(), len(keys), buffers)
+    bounds = pc.min_max(keys.cast(pa.binary()))
+    return bounds["min"].as_py(), bounds["max"].as_py()

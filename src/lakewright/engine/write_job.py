@@ -1,0 +1,248 @@
+"""One attempt at one write, whatever moves its rows: everything before and after the data files.
+
+`WriteJob.prepare` looks at the table and at the schema of the rows and refuses what cannot be
+written, before anything has happened. `begun` puts the write on the timeline and gives a
+`BegunWrite`: the context for the tasks, and `commit`. Leaving it with an error rolls the write
+back.
+
+Rows are the business of `arrow_write` and of the Spark room; both give write stats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from lakewright.codec.avro.arrow_types import arrow_schema
+from lakewright.engine.file_policies import bloom_policy, parquet_policy, sizing_policy
+from lakewright.engine.key_detection import detect_keys
+from lakewright.engine.operations import Operation
+from lakewright.engine.proposal import Proposal, Validator
+from lakewright.engine.sizing import InsertPlan, average_record_bytes, plan_inserts, small_files
+from lakewright.engine.snapshot import Snapshot, load_snapshot
+from lakewright.engine.write_context import WriteContext
+from lakewright.engine.write_options import WriteOptions
+from lakewright.engine.write_result import WriteResult
+from lakewright.errors import FormatError
+from lakewright.format.file_slices import FileGroupId, FileSystemView
+from lakewright.format.key_spec import KeySpec
+from lakewright.format.records import CommitMetadata, WriteStat, load_commit_metadata
+from lakewright.format.records.instants import load_requested_replace
+from lakewright.format.table_schema import without_meta_columns
+from lakewright.format.timeline import Timeline, is_pending_clustering
+from lakewright.format.write_schema import WriteSchema, reconcile
+from lakewright.runtime.events import Event
+from lakewright.txn.access import Access
+from lakewright.txn.conflict import groups_of_replacement
+from lakewright.txn.metadata_gate import pass_metadata_gate
+from lakewright.txn.transaction import Prepared, Transaction, begin
+
+__all__ = ["BegunWrite", "WriteJob"]
+
+SCHEMA_KEY = "schema"
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """A write that may begin."""
+
+    access: Access
+    options: WriteOptions
+    operation: Operation
+    snapshot: Snapshot
+    schema: WriteSchema
+    keys: KeySpec
+    validators: Sequence[Validator] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+    """Pairs that the commit keeps besides those of the options."""
+    guard: Callable[[Timeline], None] | None = None
+
+    @classmethod
+    def prepare(
+        cls,
+        access: Access,
+        options: WriteOptions,
+        operation: Operation,
+        incoming: pa.Schema | None,
+        *,
+        validators: Sequence[Validator] = (),
+        extra: Mapping[str, str] | None = None,
+        guard: Callable[[Timeline], None] | None = None,
+    ) -> WriteJob:
+        """Look at the table and at the columns of the rows; None is a write without rows.
+
+        Raises `SchemaError` that names the column, or whatever else stands against the write.
+        """
+        pass_metadata_gate(access, drop=options.metadata_table == "drop")
+        snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+        record = without_meta_columns(snapshot.schema.avro)
+        columns = arrow_schema(record) if incoming is None else incoming
+        schema = reconcile(record, columns, history=snapshot.internal_schemas)
+        return cls(
+            access,
+            options,
+            operation,
+            snapshot,
+            schema,
+            detect_keys(snapshot, options),
+            validators,
+            dict(extra or {}),
+            guard,
+        )
+
+    @contextmanager
+    def begun(self) -> Iterator[BegunWrite]:
+        """Put the write on the timeline; an error inside rolls it back."""
+        properties = self.snapshot.properties
+        transaction = begin(
+            self.access,
+            action=self.operation.action(properties),
+            requested=self.operation.requested(properties),
+        )
+        try:
+            yield BegunWrite(self, transaction)
+        except BaseException:
+            transaction.abort()
+            raise
+
+    # ---- what the table has --------------------------------------------------------------------
+
+    @cached_property
+    def view(self) -> FileSystemView:
+        """The files of all partitions."""
+        listing = self.snapshot.opened.listing
+        return self.snapshot.view(listing.files(listing.partitions()))
+
+    def file_groups(self, partitions: Sequence[str] | None) -> dict[str, list[str]]:
+        """Live file groups by partition, of some partitions or of all."""
+        found: dict[str, list[str]] = {}
+        for slice_ in self.view.latest_slices():
+            group = slice_.group
+            if partitions is None or group.partition in partitions:
+                found.setdefault(group.partition, []).append(group.file_id)
+        return {partition: sorted(ids) for partition, ids in sorted(found.items())}
+
+    def plan_inserts(self, counts: Mapping[str, int]) -> list[InsertPlan]:
+        """Where new rows of each partition go: small files first."""
+        policy = sizing_policy(self.options)
+        merge_on_read = self.snapshot.properties.table_type == "MERGE_ON_READ"
+        fills = not self.snapshot.properties.cdc_enabled and policy.small_file_limit > 0
+        small = (
+            small_files(
+                self.view,
+                merge_on_read=merge_on_read,
+                in_clustering=self.in_clustering(),
+                policy=policy,
+            )
+            if fills
+            else {}
+        )
+        record_bytes = average_record_bytes(self._newest_commits(), policy)
+        return plan_inserts(counts, small, record_bytes=record_bytes, policy=policy)
+
+    def in_clustering(self) -> frozenset[FileGroupId]:
+        """File groups that pending clusterings take."""
+        storage, properties = self.access.storage, self.snapshot.properties
+        found: frozenset[FileGroupId] = frozenset()
+        for instant in self.snapshot.timeline.pending():
+            if is_pending_clustering(storage, properties, instant):
+                found |= groups_of_replacement(load_requested_replace(storage, properties, instant))
+        return found
+
+    def _newest_commits(self) -> Iterator[CommitMetadata]:
+        completed = self.snapshot.timeline.filter_actions("commit", "deltacommit").completed()
+        for instant in reversed(completed.instants):
+            try:
+                yield load_commit_metadata(self.access.storage, self.snapshot.properties, instant)
+            except FormatError:
+                continue  # what cannot be read tells nothing about the size of rows
+
+
+class BegunWrite:
+    """A write on the timeline."""
+
+    def __init__(self, job: WriteJob, transaction: Transaction) -> None:
+        self._job = job
+        self._transaction = transaction
+        self._begun_s = job.access.clock.monotonic_s()
+        properties, options = job.snapshot.properties, job.options
+        populate = properties.populate_meta_fields
+        self.context = WriteContext.of(
+            job.schema.record,
+            instant=transaction.instant,
+            version=properties.version,
+            fence=transaction.fence,
+            populate_meta=populate,
+            not_stored=properties.partition_fields if properties.drop_partition_columns else (),
+            parquet=parquet_policy(options),
+            bloom=bloom_policy(options) if populate else None,
+            max_file_bytes=options.max_file_size,
+            partition_metafile="parquet" if properties.partition_metafile_base_format else "text",
+        )
+
+    @property
+    def instant(self) -> str:
+        """The time of the write."""
+        return self._transaction.instant
+
+    def start(self, plans: Sequence[InsertPlan] = ()) -> None:
+        """Become inflight, before any file is written; `plans` tell how much, where it is known."""
+        stats = {
+            plan.partition: [WriteStat(file_id="", prev_commit="null", num_inserts=plan.rows)]
+            for plan in plans
+        }
+        operation = self._job.operation.hudi
+        self._transaction.start(
+            CommitMetadata(partition_to_write_stats=stats, operation_type=operation)
+        )
+
+    def commit(
+        self,
+        stats: Sequence[WriteStat],
+        *,
+        replaced: Mapping[str, Sequence[str]] | None = None,
+        overwritten: frozenset[str] | None = None,
+        whole_table: bool = False,
+    ) -> WriteResult:
+        """Let the validators look, then publish."""
+        job, clock = self._job, self._job.access.clock
+        written_s = clock.monotonic_s()
+        by_partition: dict[str, list[WriteStat]] = {}
+        for stat in stats:
+            by_partition.setdefault(stat.partition_path or "", []).append(stat)
+        metadata = CommitMetadata(
+            partition_to_write_stats=by_partition,
+            compacted=False,
+            extra_metadata={
+                **job.options.commit_metadata,
+                **job.extra,
+                SCHEMA_KEY: job.schema.text,
+            },
+            operation_type=job.operation.hudi,
+            partition_to_replace_file_ids=replaced if job.operation.replaces else None,
+        )
+        job.access.on_event(Event("write.files", len(stats), unit="files", instant=self.instant))
+        for validate in job.validators:
+            validate(Proposal(job.access.storage, self.instant, metadata, self.context.schema))
+        ready = Prepared(
+            metadata,
+            job.snapshot.timeline,
+            overwritten=overwritten,
+            whole_table=whole_table,
+            **({"guard": job.guard} if job.guard else {}),
+        )
+        committed = self._transaction.commit(ready)
+        phases = {
+            "write": written_s - self._begun_s,
+            "commit": clock.monotonic_s() - written_s,
+        }
+        return WriteResult.of(job.operation.name, committed, phases=phases)
+
+    def abandon(self) -> WriteResult:
+        """Give up a write that turned out to have nothing to commit."""
+        self._transaction.abort()
+        return WriteResult(self._job.operation.name, None)

@@ -1,0 +1,19 @@
+"""Checkers: the invariants of a table as pure functions over its state, and how to run them.
+
+Rules are numbered as in the list of invariants: `14.9` is the ninth. Of those that concern later
+services (archiving, plans, cleaning, the metadata table) there are none yet.
+"""
+
+from __future__ import annotations
+
+from lakewright.testing.sim.checkers import files, liveness, rollback, timeline
+from lakewright.testing.sim.checkers.checker import Checker, When, watch
+
+__all__ = ["ALL_CHECKERS", "Checker", "When", "watch"]
+
+ALL_CHECKERS: tuple[Checker, ...] = (
+    *timeline.CHECKERS,
+    *files.CHECKERS,
+    *rollback.CHECKERS,
+    *liveness.CHECKERS,
+)

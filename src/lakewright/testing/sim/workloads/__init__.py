@@ -1,0 +1,10 @@
+"""Workloads: what the processes of a world do. One module each, registered here by name."""
+
+from __future__ import annotations
+
+from lakewright.testing.sim.workloads import toys, transactions
+from lakewright.testing.sim.workloads.workload import Workload
+
+__all__ = ["WORKLOADS", "Workload"]
+
+WORKLOADS: dict[str, Workload] = {w.name: w for w in (*toys.WORKLOADS, *transactions.WORKLOADS)}

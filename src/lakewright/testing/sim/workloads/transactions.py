@@ -1,0 +1,265 @@
+"""Several writers on one table through the real transaction code, with everything that goes wrong.
+
+The seed chooses version, table type, kind of storage and lock, policy for failed writes, and how
+bad it gets. Writers crash and are started again; a reader checks every snapshot it pins; at the end
+one process recovers what is left and writes once more, and nothing may remain of what failed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from lakewright.errors import FencedError, LakewrightError, NotFoundError
+from lakewright.storage.base import Storage
+from lakewright.storage.faults import Operation
+from lakewright.testing.sim.actors import Actor, SimProcesses
+from lakewright.testing.sim.faults import NO_RATES, FaultRates
+from lakewright.testing.sim.locks import SimLock, Watched
+from lakewright.testing.sim.tables import SimTable
+from lakewright.testing.sim.workloads.stub_writes import KINDS, Writer
+from lakewright.testing.sim.workloads.workload import Workload
+from lakewright.testing.sim.world import World
+from lakewright.txn.access import Access, FailedWrites
+from lakewright.txn.fence import FENCE_FOLDER
+from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, HeartbeatOptions
+from lakewright.txn.locks.file_system import FileSystemLock
+from lakewright.txn.locks.protocol import LockProvider
+from lakewright.txn.locks.storage_lock import StorageLock
+from lakewright.txn.markers import MARKER_FOLDER
+from lakewright.txn.recovery import roll_back_failed, sweep_traces
+
+__all__ = ["WORKLOADS", "Setting", "make"]
+
+_LEASE_S = 20.0
+_BEAT = HeartbeatOptions(interval_ms=2_000, misses=10)
+_STATE_FILE = re.compile(r"/timeline/\d|/\.hoodie/\d")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What kind of world it is."""
+
+    version: int
+    merge_on_read: bool
+    folders: bool
+    """On a local folder and one machine; otherwise in a bucket, from several."""
+    lock: str
+    """`ideal`, `file` or `storage`."""
+    policy: FailedWrites
+    alone: bool
+    rates: FaultRates
+    writers: int = 3
+    writes: int = 3
+    late: bool = False
+    """Whether task attempts may publish after their task was tried again."""
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether writers may lose their instants without any mistake of the protocol."""
+        return self.rates.crash > 0 or self.rates.stall > 0 or self.rates.jump > 0
+
+
+def make(name: str, seed: int, setting: Setting) -> World:
+    """The world of a setting."""
+    world = World(seed, workload=name, folders=setting.folders)
+    table = SimTable.make(world, version=setting.version, merge_on_read=setting.merge_on_read)
+    for number in range(setting.writers):
+        actor = world.add(
+            f"writer{number}",
+            lambda a: _writer(a, table, setting),
+            rates=setting.rates,
+            delay_s=world.random.uniform(0, 2),
+            restarts=2,
+            restart_after_s=5.0,
+        )
+        actor.clock.offset_ms = world.random.uniform(-90, 90)
+    calm = replace(setting.rates, crash=0.0, stall=0.0)
+    world.add("reader", lambda a: _reader(a, table, setting), rates=calm)
+    world.at_rest("recovery", lambda a: _recovery(a, table, setting))
+    return world
+
+
+def _access(actor: Actor, table: SimTable, setting: Setting) -> Access:
+    storage = table.storage(actor)
+    processes = SimProcesses(actor, one_machine=setting.folders)
+    actor.fates.steady = _is_publication
+    return Access(
+        storage=storage,
+        lock=_lock(actor, table, setting, storage, processes),
+        alone=setting.alone,
+        failed_writes=setting.policy,
+        heartbeat=_BEAT,
+        lock_wait_s=300.0,
+        clock=actor.clock,
+        random=actor.random,
+        spawner=actor,
+        processes=processes,
+    )
+
+
+def _is_publication(operation: Operation) -> bool:
+    creates = operation.name == "create_if_absent"
+    return creates and _STATE_FILE.search(operation.path) is not None
+
+
+def _lock(
+    actor: Actor,
+    table: SimTable,
+    setting: Setting,
+    storage: Storage,
+    processes: SimProcesses,
+) -> LockProvider:
+    clock, random = actor.clock, actor.random
+    if setting.lock == "ideal":
+        return SimLock(table.ledger, actor, lease_s=_LEASE_S)
+    if setting.lock == "file":
+        file_lock = FileSystemLock(
+            storage,
+            expire_s=_LEASE_S,
+            clock=clock,
+            random=random,
+            spawner=actor,
+            processes=processes,
+        )
+        return Watched(file_lock, table.ledger, actor)
+    storage_lock = StorageLock(
+        storage, validity_s=_LEASE_S, renew_s=2.0, clock=clock, random=random, spawner=actor
+    )
+    return Watched(storage_lock, table.ledger, actor)
+
+
+def _writer(actor: Actor, table: SimTable, setting: Setting) -> None:
+    writer = Writer(actor, table, _access(actor, table, setting), late=setting.late)
+    chance = actor.random.fork("kinds")
+    for _ in range(setting.writes):
+        try:
+            writer.write(KINDS[chance.below(len(KINDS))])
+        except FencedError as error:
+            if not setting.disturbed:
+                raise
+            actor.world.count(f"failed.{error.code}")
+        except LakewrightError as error:
+            actor.world.count(f"failed.{error.code}")
+        actor.clock.sleep(chance.uniform(0, 3))
+
+
+def _reader(actor: Actor, table: SimTable, setting: Setting) -> None:
+    for _ in range(8):
+        actor.clock.sleep(actor.random.uniform(0.1, 2.0))
+        try:
+            table.check_reader(actor)
+        except LakewrightError as error:
+            if setting.rates.unavailable == 0.0:
+                raise
+            actor.world.count(f"reader.{error.code}")
+
+
+def _recovery(actor: Actor, table: SimTable, setting: Setting) -> None:
+    """After the longest time that anybody may wait, the next process puts everything right."""
+    actor.clock.sleep(_BEAT.tolerance_of_others_ms / 1000 * 2 + _LEASE_S * 2)
+    access = replace(_access(actor, table, setting), failed_writes=FailedWrites.EAGER)
+    done = roll_back_failed(access)
+    for _ in done.rolled_back:
+        actor.world.count("rolled back at rest")
+    if not Writer(actor, table, access).write("append"):
+        actor.world.violate("recovery", "the next write fails")
+    sweep_traces(access)
+    for instant in table.state.timeline.pending():
+        actor.world.violate("recovery", f"{instant} is left pending")
+    for folder in (HEARTBEAT_FOLDER, FENCE_FOLDER, MARKER_FOLDER):
+        for name in _names(access.storage, folder):
+            actor.world.violate("recovery", f"{folder}/{name} is left")
+    table.check_reader(actor)
+
+
+def _names(storage: Storage, folder: str) -> list[str]:
+    try:
+        return storage.names(folder)
+    except NotFoundError:
+        return []
+
+
+# ---- settings by seed --------------------------------------------------------------------------
+
+
+def _setting(seed: int, *, rates: FaultRates) -> Setting:
+    """Every combination comes up within a few dozen seeds."""
+    folders = seed % 2 == 0
+    locks = ("ideal", "file") if folders else ("ideal", "storage")
+    policies = (FailedWrites.EAGER, FailedWrites.LAZY)
+    if folders:
+        rates = replace(rates, unknown=0.0)
+    return Setting(
+        version=(6, 8)[seed // 2 % 2],
+        merge_on_read=seed // 4 % 2 == 1,
+        folders=folders,
+        lock=locks[seed // 8 % 2],
+        policy=policies[seed // 16 % 2],
+        alone=seed // 32 % 2 == 0,
+        rates=rates,
+    )
+
+
+def _calm(seed: int) -> World:
+    return make("calm", seed, _setting(seed, rates=NO_RATES))
+
+
+def _crashes(seed: int) -> World:
+    return make(
+        "crashes", seed, _setting(seed, rates=FaultRates(crash=(0.003, 0.01)[seed % 3 % 2]))
+    )
+
+
+def _errors(seed: int) -> World:
+    rates = FaultRates(unavailable=0.03, unknown=0.03)
+    return make("errors", seed, _setting(seed, rates=rates))
+
+
+def _stalls(seed: int) -> World:
+    rates = FaultRates(stall=0.01, stall_s_max=120.0)
+    return make("stalls", seed, _setting(seed, rates=rates))
+
+
+def _storm(seed: int) -> World:
+    rates = FaultRates(
+        crash=0.003,
+        stall=0.004,
+        stall_s_max=90.0,
+        unavailable=0.01,
+        unknown=0.01,
+        jump=0.002,
+        jump_ms_max=150.0,
+    )
+    return make("storm", seed, _setting(seed, rates=rates))
+
+
+def _late_attempts(seed: int) -> World:
+    setting = replace(_setting(seed, rates=NO_RATES), late=True)
+    return make("late-attempts", seed, setting)
+
+
+def _old_listings(seed: int) -> World:
+    setting = _setting(2 * seed + 1, rates=FaultRates(crash=0.002, lag_s_max=0.5))
+    return make("old-listings", seed, setting)
+
+
+WORKLOADS = (
+    Workload("calm", "writers and a reader, nothing goes wrong", _calm),
+    Workload("crashes", "writers die at any operation", _crashes),
+    Workload("errors", "operations fail, answers are lost", _errors),
+    Workload("stalls", "processes stand still, locks and heartbeats are lost", _stalls),
+    Workload("storm", "everything at once, clocks included", _storm),
+    Workload(
+        "late-attempts",
+        "task attempts publish late; no storage closes the moment after their last look",
+        _late_attempts,
+        broken=True,
+    ),
+    Workload(
+        "old-listings",
+        "listings are behind; transactions need storage whose listings are not",
+        _old_listings,
+        broken=True,
+    ),
+)

@@ -1,0 +1,21 @@
+"""What a workload is: a name, what it is about, and how to make its world from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lakewright.testing.sim.world import World
+
+__all__ = ["Workload"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A family of worlds, one per seed."""
+
+    name: str
+    about: str
+    make: Callable[[int], World]
+    broken: bool = False
+    """Whether its protocol is wrong on purpose, so that checkers must find something."""
