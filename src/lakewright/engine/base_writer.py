@@ -235,9 +235,10 @@ class _OpenFile:
 
     def add_new(self, batch: pa.RecordBatch, first_row: int) -> bool:
         """Stamp and write rows that fit; whether they ended a row group."""
+        stamped = self._stamp.new(batch, first_row)
         if self._context.populate_meta:
             self._keys.add(batch.column(RECORD_KEY))
-        ended = self._sink.write(self._stamp.new(batch, first_row))
+        ended = self._sink.write(stamped)
         limit = self._context.max_file_bytes
         if limit is not None and not ended and self._sink.waiting_bytes >= limit:
             self._sink.flush()

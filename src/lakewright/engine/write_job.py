@@ -10,14 +10,16 @@ Rows are the business of `arrow_write` and of the Spark room; both give write st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema
+from lakewright.engine.commit_callback import tell_commit
 from lakewright.engine.file_policies import bloom_policy, parquet_policy, sizing_policy
 from lakewright.engine.key_detection import detect_keys
 from lakewright.engine.operations import Operation
@@ -27,7 +29,7 @@ from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.write_context import WriteContext
 from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
-from lakewright.errors import FormatError
+from lakewright.errors import FormatError, UnsupportedTableError
 from lakewright.format.file_slices import FileGroupId, FileSystemView
 from lakewright.format.key_spec import KeySpec
 from lakewright.format.records import CommitMetadata, WriteStat, load_commit_metadata
@@ -44,6 +46,8 @@ from lakewright.txn.transaction import Prepared, Transaction, begin
 __all__ = ["BegunWrite", "WriteJob"]
 
 SCHEMA_KEY = "schema"
+_BUCKET = re.compile(r"0000\d{4}-")
+"""How file ids of buckets begin; one in 65 536 others does too, but not all of a commit's."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class WriteJob:
         """
         pass_metadata_gate(access, drop=options.metadata_table == "drop")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+        if incoming is not None:
+            _refuse_buckets(snapshot)
         record = without_meta_columns(snapshot.schema.avro)
         columns = arrow_schema(record) if incoming is None else incoming
         schema = reconcile(record, columns, history=snapshot.internal_schemas)
@@ -105,8 +111,8 @@ class WriteJob:
         )
         try:
             yield BegunWrite(self, transaction)
-        except BaseException:
-            transaction.abort()
+        except BaseException as error:
+            error.add_note(transaction.abort())
             raise
 
     # ---- what the table has --------------------------------------------------------------------
@@ -160,6 +166,21 @@ class WriteJob:
                 yield load_commit_metadata(self.access.storage, self.snapshot.properties, instant)
             except FormatError:
                 continue  # what cannot be read tells nothing about the size of rows
+
+
+def _refuse_buckets(snapshot: Snapshot) -> None:
+    """Tables of a bucket index have file groups by number; others would break their writers."""
+    storage, properties = snapshot.storage, snapshot.properties
+    last = snapshot.timeline.commits().completed().last()
+    if last is None:
+        return
+    ids = [s.file_id or "" for s in load_commit_metadata(storage, properties, last).write_stats]
+    if ids and all(_BUCKET.match(file_id) for file_id in ids):
+        raise UnsupportedTableError(
+            "The table's file groups are buckets of a bucket index, and these rows have no bucket.",
+            hint="Write it with Hudi and hoodie.index.type=BUCKET.",
+            context={"table": storage.uri, "file_id": ids[0]},
+        )
 
 
 class BegunWrite:
@@ -236,6 +257,15 @@ class BegunWrite:
             **({"guard": job.guard} if job.guard else {}),
         )
         committed = self._transaction.commit(ready)
+        untold = tell_commit(
+            job.options,
+            job.snapshot.properties,
+            job.access.storage.uri,
+            self._transaction.action,
+            committed,
+        )
+        if untold is not None:
+            committed = replace(committed, warnings=(*committed.warnings, untold))
         phases = {
             "write": written_s - self._begun_s,
             "commit": clock.monotonic_s() - written_s,

@@ -1,9 +1,10 @@
 """Which process somebody is, and whether it is surely dead.
 
 A `ProcessIdentity` is written down where a process leaves something that others may have to clean
-up. `Processes.is_dead` answers True only for a process of this machine and this boot that is
-certainly gone: an identifier that was given to another process since is told by the moment it
-started. Of other machines nothing is known, and the answer is False.
+up. `Processes.is_dead` answers True only for a process of this boot of this machine and of this
+container that is certainly gone: an identifier that was given to another process since is told by
+the moment it started. Of all others nothing is known, whatever they call their host, and the answer
+is False.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ class ProcessIdentity:
     """One process of one machine."""
 
     host: str
+    """For people: hosts of the same name may be different machines."""
     boot: str
+    """The boot of the machine and the process namespace; empty where they cannot be told."""
     pid: int
     started: str
 
@@ -73,18 +76,17 @@ class SystemProcesses:
     def is_dead(self, identity: ProcessIdentity) -> bool:
         """Whether a process of this machine's present boot does not run any more."""
         mine = self.own
-        if identity.host != mine.host or not mine.boot or not mine.started:
+        if not mine.boot or not mine.started or identity.boot != mine.boot:
             return False
-        if identity.boot != mine.boot:
-            return bool(identity.boot)
         return _started(identity.pid) != identity.started
 
 
 @cache
 def _boot() -> str:
-    """What tells this boot of the machine from every other; empty where it cannot be told."""
+    """What tells this boot and this namespace from all others; empty where it cannot be told."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return ""
 

@@ -74,6 +74,7 @@ class Access:
             clock=self.clock,
             random=self.random,
             cancel=self.cancel,
+            on_event=self.on_event,
         )
         try:
             yield lease

@@ -15,12 +15,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import (
     ConflictError,
     FencedError,
     LakewrightError,
     OutcomeUnknownError,
     TableError,
+    WriteConflictError,
 )
 from lakewright.format.file_slices import FileGroupId
 from lakewright.format.instant import Instant, State
@@ -34,6 +36,7 @@ from lakewright.format.records import (
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
 from lakewright.metadata.batch import NO_METADATA, MetadataBatch
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access, FailedWrites
 from lakewright.txn.carried import carried_forward
@@ -222,16 +225,25 @@ class Transaction:
         self._clear_up(done[0], warnings)
         return replace(done[0], warnings=tuple(warnings))
 
-    def abort(self) -> None:
-        """Give the write up and roll it back; what cannot be rolled back now is left to others."""
+    def abort(self) -> str:
+        """Give the write up and roll it back; in a sentence, what became of it.
+
+        What cannot be rolled back now is left to the next writer. A write that turns out to have
+        been committed, because it was interrupted right after that, stays committed.
+        """
         if self._over:
-            return
+            return f"The write {self.instant} was committed."
         self._over = True
+        undisturbed = replace(self._access, cancel=NEVER_CANCELLED)
         try:
-            roll_back(self._access, self.instant)
+            if self.instant in roll_back(undisturbed, self.instant).rolled_back:
+                return f"The write {self.instant} was rolled back."
+            found = self._access.timeline(self._properties).get(self.instant, self.action)
+            if found is not None and found.completed:
+                return f"The write {self.instant} had been committed already."
+            return f"The write {self.instant} is being rolled back by another process."
         except LakewrightError as error:
-            kind = f"abort.failed: {error.code}"
-            self._access.on_event(Event(kind, 0, instant=self.instant))
+            return f"The write {self.instant} is pending, to be rolled back by the next: {error}"
         finally:
             self._heartbeat.stop()
 
@@ -286,6 +298,7 @@ class Transaction:
             for i in completed_since(prepared.basis, timeline)
         ]
         content = self._overwriting(prepared, since)
+        self._refuse_other_schema(prepared.metadata, since)
         mine = _mutation(self.instant, prepared.metadata)
         if mine.groups:
             others = [
@@ -298,6 +311,21 @@ class Transaction:
                 raise_conflict(mine, *found)
         extra = carried_forward(storage, properties, timeline, content.extra_metadata)
         return replace(content, extra_metadata=marked(extra, alone=self._access.alone))
+
+    def _refuse_other_schema(
+        self, mine: CommitMetadata, since: Sequence[tuple[Instant, CommitMetadata]]
+    ) -> None:
+        """A commit's schema becomes the table's, so it must not take back what another added."""
+        for instant, metadata in since:
+            theirs = metadata.schema
+            if theirs and mine.schema and parse_schema(theirs) != parse_schema(mine.schema):
+                raise WriteConflictError(
+                    f"The write {instant.requested_time} changed the table's columns meanwhile.",
+                    hint="Nothing was published. Run the write again: it will start from the new "
+                    "columns.",
+                    context={"instant": self.instant, "other": instant.requested_time},
+                    retryable=True,
+                )
 
     def _overwriting(
         self, prepared: Prepared, since: Sequence[tuple[Instant, CommitMetadata]]

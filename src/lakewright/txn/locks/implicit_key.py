@@ -1,8 +1,8 @@
 """The lock key that Hudi derives from a table's base path, where none is configured.
 
-Hudi hashes the text of its option `hoodie.base.path`, `s3a:` written as `s3:` and without slashes
-at its end: two spellings of one place are two locks. A writer that shares a table with Hudi must
-use Hudi's spelling. (Releases before 1.2 kept slashes and blanks at the end of the text.)
+Hudi hashes the text of its option `hoodie.base.path`, with `s3a:` written as `s3:`: two spellings
+of one place are two locks, so a writer that shares a table with Hudi must use Hudi's spelling. A
+text with slashes or blanks at its end is refused, because Hudi's releases differ about it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _BLANKS: Final = "".join(map(chr, range(33)))
 
 def implicit_lock_key(base_path: str) -> str:
     """The sixteen hexadecimal digits that stand for a base path."""
-    text = re.sub(r"^s3a://", "s3://", base_path.strip(_BLANKS), flags=re.IGNORECASE)
-    text = text.rstrip("/" + _BLANKS)
-    if not text or (text.endswith(":") and "/" not in text):
+    text = re.sub(r"^s3a://", "s3://", base_path, flags=re.IGNORECASE)
+    if not text or text != text.strip(_BLANKS) or text.endswith("/"):
         raise ConfigError(
-            f"The base path {base_path!r} cannot be locked: it names no folder.",
-            hint="Give the table's folder as hoodie.base.path.",
+            f"No lock can be derived from the base path {base_path!r}.",
+            hint="Give hoodie.base.path without slashes or blanks at its end, to Hudi's writers "
+            "too, or name the lock's place with a provider that has one.",
+            context={"option": "hoodie.base.path"},
         )
     return f"{int(xxh64(pa.array([text.encode()]), _SEED)[0]):016X}"
