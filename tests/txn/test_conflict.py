@@ -1,0 +1,54 @@
+"""Conflicts: which pairs of changes cannot both be right, by table version."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakewright.format.file_slices import FileGroupId
+from lakewright.format.instant import Instant, State
+from lakewright.format.version import TableVersion
+from lakewright.txn.conflict import Mutation, Other, find_conflict
+
+MINE, OLDER, NEWER = "20250102000000000", "20250101000000000", "20250103000000000"
+G, H = FileGroupId("a", "g"), FileGroupId("a", "h")
+
+
+def other(instant: str, operation: str, *groups: FileGroupId, completed: bool = True) -> Other:
+    state = State.COMPLETED if completed else State.REQUESTED
+    action = "compaction" if operation == "COMPACT" and not completed else "commit"
+    return Other(Instant(instant, action, state, None, "x"), operation, frozenset(groups))
+
+
+def conflicts(version: int, theirs: Other, *, rewrites: bool) -> bool:
+    mine = Mutation(MINE, frozenset({G}), frozenset({G} if rewrites else ()))
+    return find_conflict(mine, [theirs], TableVersion.of(version)) is not None
+
+
+@pytest.mark.parametrize("version", [6, 8])
+@pytest.mark.parametrize("operation", ["INSERT", "UPSERT", "CLUSTER", "INSERT_OVERWRITE"])
+@pytest.mark.parametrize("instant", [OLDER, NEWER])
+def test_two_writes_of_one_group_conflict_whoever_began_first(
+    version: int, operation: str, instant: str
+) -> None:
+    assert conflicts(version, other(instant, operation, G), rewrites=False)
+    assert not conflicts(version, other(instant, operation, H), rewrites=False)
+
+
+@pytest.mark.parametrize(
+    ("version", "instant", "rewrites", "expected"),
+    [
+        (6, OLDER, False, False),
+        (6, NEWER, False, True),
+        (6, OLDER, True, True),
+        (8, OLDER, False, False),
+        (8, NEWER, False, False),
+        (8, OLDER, True, True),
+        (8, NEWER, True, True),
+    ],
+)
+def test_a_compaction_conflicts_where_a_late_file_would_be_lost(
+    version: int, instant: str, rewrites: bool, expected: bool
+) -> None:
+    for completed in (True, False):
+        theirs = other(instant, "COMPACT", G, completed=completed)
+        assert conflicts(version, theirs, rewrites=rewrites) is expected

@@ -1,0 +1,160 @@
+"""Rollbacks: what is planned, what is undone, and who may do it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakewright.errors import ConflictError
+from lakewright.format.instant import State
+from lakewright.format.log_block import BlockType, HeaderKey, encode_block, read_blocks
+from lakewright.format.partitions import format_partition_metadata
+from lakewright.format.records import (
+    CommitMetadata,
+    RollbackMetadata,
+    WriteStat,
+    load_rollback_metadata,
+)
+from lakewright.runtime import ManualClock
+from lakewright.storage.memory import MemoryBucket, MemoryStorage
+from lakewright.txn.access import Access
+from lakewright.txn.markers import Marker, MarkerType, create_marker
+from lakewright.txn.recovery import roll_back, roll_back_failed
+from lakewright.txn.rollback import execute_rollback, pending_rollbacks, schedule_rollback
+from tests.txn.tables import START_MS, new_access, new_storage, on_disk, write
+
+BASE, TARGET = "20250101000000000", "20250102000000000"
+LOG = f".g-0_{BASE}.log.1_0-1-1"
+
+
+def _appended(markers: bool) -> Access:
+    """A version 6 table on which a dead delta commit appended to a log of an older slice."""
+    access = new_access(new_storage(6, "mor"))
+    storage, files = access.storage, access.files(access.properties())
+    files.request(BASE, "deltacommit")
+    files.start(BASE, "deltacommit")
+    files.complete(BASE, "deltacommit", CommitMetadata().write(files.properties.version), BASE)
+    storage.replace("a/.hoodie_partition_metadata", format_partition_metadata(BASE, 1, now_ms=0))
+    storage.replace(f"a/g-0_0-0-0_{BASE}.parquet", b"base")
+    storage.replace(f"a/{LOG}", encode_block(BlockType.AVRO_DATA, _headers(TARGET), b""))
+    files.request(TARGET, "deltacommit")
+    stats = {"a": [WriteStat(file_id="g-0", prev_commit=BASE), WriteStat(file_id="")]}
+    profile = CommitMetadata(partition_to_write_stats=stats)
+    files.start(TARGET, "deltacommit", profile.write(files.properties.version))
+    storage.replace(f"a/n-0_0-0-0_{TARGET}.parquet", b"new")
+    if markers:
+        create_marker(storage, TARGET, Marker("a", LOG, MarkerType.APPEND))
+        new = Marker("a", f"n-0_0-0-0_{TARGET}.parquet", MarkerType.CREATE)
+        create_marker(storage, TARGET, new)
+    return access
+
+
+def _headers(instant: str) -> dict[HeaderKey, str]:
+    return {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: '"string"'}
+
+
+@pytest.mark.parametrize("markers", [True, False])
+def test_version_6_undoes_appended_blocks_by_a_command_block(markers: bool) -> None:
+    access = _appended(markers)
+    assert roll_back(access, TARGET).rolled_back == (TARGET,)
+    storage = access.storage
+    command = f"a/.g-0_{BASE}.log.2_1-0-1"
+    (block,) = read_blocks(storage.read(command), path=command)
+    assert block.type is BlockType.COMMAND and block.target_instant == TARGET
+    assert storage.exists(f"a/{LOG}") and not storage.exists(f"a/n-0_0-0-0_{TARGET}.parquet")
+    done = _last_rollback(access)
+    assert done.commits_rollback == [TARGET]
+    partition = done.partition_metadata["a"]
+    assert [p.rpartition("/")[2] for p in partition.rollback_log_files or {}] == [
+        command.rpartition("/")[2]
+    ]
+    assert [p.rpartition("/")[2] for p in partition.log_files_from_failed_commit or {}] == [LOG]
+    assert not any(TARGET in p for p in on_disk(storage))
+
+
+def _last_rollback(access: Access) -> RollbackMetadata:
+    properties = access.properties()
+    last = access.timeline(properties).filter_actions("rollback").completed().last()
+    assert last is not None
+    return load_rollback_metadata(access.storage, properties, last)
+
+
+def test_a_rollback_that_died_is_finished_by_the_next_process_under_the_same_instant() -> None:
+    access = _appended(markers=True)
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    target = timeline.get(TARGET, "deltacommit")
+    assert target is not None
+    scheduled = schedule_rollback(access, properties, timeline, target)
+    access.files(properties).start(scheduled.instant, "rollback")
+    access.storage.delete(f"a/n-0_0-0-0_{TARGET}.parquet")
+    assert roll_back_failed(access).rolled_back == (TARGET,)
+    rollbacks = access.timeline(access.properties()).filter_actions("rollback")
+    assert [i.requested_time for i in rollbacks] == [scheduled.instant]
+    assert execute_rollback(access, scheduled) is None
+
+
+def test_a_rollback_whose_target_is_already_off_the_timeline_is_completed() -> None:
+    access = _appended(markers=True)
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    target = timeline.get(TARGET, "deltacommit")
+    assert target is not None
+    schedule_rollback(access, properties, timeline, target)
+    access.files(properties).remove(TARGET, "deltacommit")
+    assert roll_back_failed(access).rolled_back == (TARGET,)
+    assert access.timeline(properties).pending().instants == ()
+
+
+def test_at_most_one_rollback_of_a_target_is_ever_pending() -> None:
+    access = _appended(markers=True)
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    target = timeline.get(TARGET, "deltacommit")
+    assert target is not None
+    scheduled = schedule_rollback(access, properties, timeline, target)
+    found = pending_rollbacks(access, properties, access.timeline(properties))
+    assert found[TARGET].instant == scheduled.instant
+    roll_back(access, TARGET)
+    assert len(access.timeline(properties).filter_actions("rollback")) == 1
+
+
+def test_a_rollback_that_another_process_executes_is_left_to_it() -> None:
+    clock = ManualClock(START_MS)
+    storage = new_storage(8, storage=MemoryStorage(MemoryBucket(clock=clock)))
+    access = new_access(storage, clock)
+    files = access.files(access.properties())
+    files.request(TARGET, "commit")
+    files.start(TARGET, "commit")
+    properties = access.properties()
+    target = access.timeline(properties).get(TARGET, "commit")
+    assert target is not None
+    scheduled = schedule_rollback(access, properties, access.timeline(properties), target)
+    storage.replace(f".hoodie/.heartbeat/{scheduled.instant}", b"")
+    assert execute_rollback(access, scheduled) is None
+    clock.advance(3600)
+    assert execute_rollback(access, scheduled) is not None
+
+
+def test_a_write_that_commits_under_its_rollback_is_told_loudly() -> None:
+    access = new_access(new_storage(8))
+    files = access.files(access.properties())
+    files.request(TARGET, "commit")
+    files.start(TARGET, "commit")
+    properties = access.properties()
+    target = access.timeline(properties).get(TARGET, "commit")
+    assert target is not None and target.state is State.INFLIGHT
+    scheduled = schedule_rollback(access, properties, access.timeline(properties), target)
+    # A writer that does not take the lock.
+    content = CommitMetadata().write(properties.version)
+    files.complete(TARGET, "commit", content, "20250102000000001")
+    with pytest.raises(ConflictError, match="committed while it was rolled back"):
+        execute_rollback(access, scheduled)
+
+
+def test_rolling_back_what_is_not_pending_does_nothing() -> None:
+    access = new_access(new_storage(8))
+    instant = write(access, "f1")
+    assert roll_back(access, instant).rolled_back == ()
+    assert roll_back(replace(access), "20990101000000000").rolled_back == ()
