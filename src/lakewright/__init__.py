@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from lakewright.engine.change_offset import ChangeOffset
 from lakewright.engine.changes import Changes
+from lakewright.engine.new_table import NewTable
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan import Scan
 from lakewright.engine.scan_plan import ScanPlan
+from lakewright.engine.write_options import WriteOptions
+from lakewright.engine.write_result import WriteResult
 from lakewright.errors import LakewrightError
 from lakewright.expr import col, lit
 from lakewright.merge.protocol import MergeContext, Merged, RecordMerger, RecordType, Take
@@ -27,6 +30,7 @@ __all__ = [
     "LakewrightError",
     "MergeContext",
     "Merged",
+    "NewTable",
     "ReadOptions",
     "RecordMerger",
     "RecordType",
@@ -35,6 +39,8 @@ __all__ = [
     "StorageOptions",
     "Table",
     "Take",
+    "WriteOptions",
+    "WriteResult",
     "__version__",
     "col",
     "lit",

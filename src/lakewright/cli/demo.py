@@ -1,8 +1,10 @@
-"""`lakewright demo`: open real tables, query and inspect them, print a readable report."""
+"""`lakewright demo`: open real tables, write one, kill a writer, print a readable report."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 import zipfile
@@ -11,9 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from lakewright.cli.output import Output, note, print_table, print_value
+from lakewright.engine.write_result import WriteResult
 from lakewright.table import Table
 
 ROWS_SHOWN = 5
@@ -45,6 +49,7 @@ def run(
         }
         for name, table in tables.items():
             _report(name, table)
+        _write(Path(scratch) / "written")
         if tables and find_spec("pyspark") is not None:
             _on_spark(tables)
     note(f"{len(tables)} tables opened.")
@@ -77,6 +82,44 @@ def _travel(table: Table, instant: str) -> None:
         typer.echo(f"as of {instant}: {table.scan(as_of=instant).count()} rows")
     except InstantNotFoundError as error:
         typer.echo(f"as of {instant}: refused. {error.message}")
+
+
+def _write(path: Path) -> None:
+    """Write a table, kill a writer in the middle, and go on."""
+    typer.echo("\n━━ writing " + "━" * 67)
+    columns = {"id": pa.string(), "city": pa.string(), "fare": pa.float64()}
+    key = pa.field("id", pa.string(), nullable=False)
+    schema = pa.schema([key, *(pa.field(n, t) for n, t in columns.items() if n != "id")])
+    table = Table.create(path, schema=schema, key=["id"], partition=["city"])
+
+    def rows(first: int, last: int, city: str) -> pa.Table:
+        numbers = range(first, last)
+        values = {"id": [f"trip-{i}" for i in numbers], "fare": [i * 1.5 for i in numbers]}
+        return pa.table({**values, "city": [city] * len(numbers)}).select([*columns])
+
+    def told(what: str, result: WriteResult) -> None:
+        where = f"{result.files} files, lock held {result.lock_held_ms} ms"
+        typer.echo(f"{what}: commit {result.instant}, {result.inserted} rows in {where}")
+
+    told("append", table.append(rows(0, 1000, "sf")))
+    told("append", table.append(rows(1000, 1500, "ny")))
+    _killed_writer(path)
+    typer.echo(f"after a writer was killed: {table.scan().count()} rows, one write pending")
+    told("append", table.append(rows(2000, 2100, "sf")))
+    told("overwrite", table.overwrite(rows(0, 10, "ny")))
+    print_table(table.inspect.timeline(), Output.TEXT, title="\nTimeline")
+    typer.echo(f"snapshot: {table.scan().count()} rows; nothing of the killed write is left")
+
+
+def _killed_writer(path: Path) -> None:
+    """A process that dies after it has written its files and before it commits them."""
+    program = (
+        "import os, signal, sys, pyarrow as pa, lakewright as lw\n"
+        "die = lambda proposal: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "rows = pa.table({'id': ['lost'], 'city': ['sf'], 'fare': [0.0]})\n"
+        "lw.Table.open(sys.argv[1]).append(rows, validators=[die])\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=False)
 
 
 def _on_spark(tables: Mapping[str, Table]) -> None:
