@@ -307,7 +307,14 @@ class Table:
         source = RowSource(rows, keep_bytes=MEMORY_BYTES if retries else None)
         try:
             return write_with_retries(
-                access, options, operation, source, verb, retries, how.get("validators", ())
+                access,
+                options,
+                operation,
+                source,
+                verb,
+                retries=retries,
+                threads=self._options.thread_count,
+                validators=how.get("validators", ()),
             )
         finally:
             source.close()

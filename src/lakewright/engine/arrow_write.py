@@ -52,7 +52,8 @@ class ArrowWriter:
     """Writes the rows of one job."""
 
     job: WriteJob
-    threads: int = 2
+    threads: int = 1
+    """Files written at once."""
     memory_bytes: int = MEMORY_BYTES
 
     def append(self, source: RowSource) -> WriteResult:
@@ -81,7 +82,7 @@ class ArrowWriter:
     def bulk_insert(self, source: RowSource) -> WriteResult:
         """Add rows as new file groups, in the order that the options ask for."""
         with self.job.begun() as begun:
-            stats = self._new_groups(begun, source)
+            stats = self.new_groups(begun, source)
             if not stats and not self.job.options.allow_empty_commit:
                 return begun.abandon()
             return begun.commit(stats)
@@ -90,7 +91,7 @@ class ArrowWriter:
         """Replace the partitions that the rows are in, and those that the options name."""
         job = self.job
         with job.begun() as begun:
-            stats = self._new_groups(begun, source)
+            stats = self.new_groups(begun, source)
             touched = {stat.partition_path or "" for stat in stats}
             touched.update(job.options.overwrite_partitions)
             return begun.commit(
@@ -103,7 +104,7 @@ class ArrowWriter:
         """Replace everything."""
         job = self.job
         with job.begun() as begun:
-            stats = self._new_groups(begun, source)
+            stats = self.new_groups(begun, source)
             return begun.commit(stats, replaced=job.file_groups(None), whole_table=True)
 
     def delete_partitions(self, partitions: Sequence[str]) -> WriteResult:
@@ -120,8 +121,8 @@ class ArrowWriter:
                 overwritten=frozenset(chosen),
             )
 
-    def _new_groups(self, begun: BegunWrite, source: RowSource) -> list[WriteStat]:
-        """Rows as new file groups."""
+    def new_groups(self, begun: BegunWrite, source: RowSource) -> list[WriteStat]:
+        """Rows as new file groups; another engine puts its own way in this place."""
         begun.start()
         job, options = self.job, self.job.options
         access = job.access
@@ -189,7 +190,9 @@ def write_with_retries(
     operation: Operation,
     source: RowSource,
     verb: Callable[[ArrowWriter, RowSource], WriteResult],
-    retries: int,
+    *,
+    retries: int = 0,
+    threads: int = 1,
     validators: Sequence[Validator] = (),
 ) -> WriteResult:
     """Do a write, and do it again on the new state of the table if another one was quicker."""
@@ -198,7 +201,7 @@ def write_with_retries(
         attempt += 1
         try:
             job = WriteJob.prepare(access, options, operation, source.schema, validators=validators)
-            return replace(verb(ArrowWriter(job), source), attempts=attempt)
+            return replace(verb(ArrowWriter(job, threads), source), attempts=attempt)
         except (WriteConflictError, FencedError):
             if attempt > retries:
                 raise

@@ -9,7 +9,6 @@ in the order of their instants.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -82,7 +81,7 @@ class Changes(ArrowResult):
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """All changes as a stream of batches; memory is bounded by batches in flight."""
         work = self._planned()
-        runner = ThreadRunner(self.options.threads or os.cpu_count() or 1)
+        runner = ThreadRunner(self.options.thread_count)
         done = 0
         for batch in runner.stream(work.plan.tasks, work.read):
             done += batch.num_rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from pydantic import BaseModel, ConfigDict, Field
 
 MIB = 1 << 20
@@ -24,3 +26,8 @@ class ReadOptions(BaseModel):
     use_metadata_table: bool = Field(
         default=True, description="List files and skip by statistics through the metadata table."
     )
+
+    @property
+    def thread_count(self) -> int:
+        """Threads that work at once."""
+        return self.threads or os.cpu_count() or 1

@@ -7,7 +7,6 @@ protocol, which pandas, Polars and DuckDB understand. The order of rows is not d
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -106,7 +105,7 @@ class Scan:
             yield batch
 
     def _runner(self) -> Runner:
-        return ThreadRunner(self.options.threads or os.cpu_count() or 1)
+        return ThreadRunner(self.options.thread_count)
 
     def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         left = self.limit
