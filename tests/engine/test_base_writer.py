@@ -22,7 +22,7 @@ from lakewright.engine.base_footer import FooterKeys, key_bounds
 from lakewright.engine.base_writer import append_to_base_file, write_base_files
 from lakewright.engine.write_context import BloomPolicy, WriteContext, WriteToken
 from lakewright.errors import FencedError, InputError, OptionError, SchemaError
-from lakewright.format.file_names import parse_data_file
+from lakewright.format.file_names import BaseFileName, parse_data_file
 from lakewright.format.partitions import list_partitions, read_partition_metadata
 from lakewright.format.properties import load_properties
 from lakewright.format.records.commit import WriteStat
@@ -283,8 +283,10 @@ def test_a_closed_fence_publishes_nothing_before_and_during_the_write() -> None:
         yield incoming(written, ["a"])
         shut(storage)
 
+    shut(storage)
     with pytest.raises(FencedError):
-        create(storage, written, *[], *rows())
+        create(storage, written, incoming(written, ["a"]))
+    assert read_markers(storage, INSTANT) is None
     with pytest.raises(FencedError):
         write_base_files(
             storage,
@@ -418,8 +420,7 @@ def _real(table: CommittedTable, tmp_path: Path) -> tuple[LocalStorage, list[Wri
         stat
         for instant in timeline.commits().completed()
         for stat in load_commit_metadata(storage, properties, instant).write_stats
-        if isinstance(parse_data_file((stat.path or "").split("/")[-1]), type(None)) is False
-        and (stat.path or "").endswith(".parquet")
+        if isinstance(parse_data_file((stat.path or "").rpartition("/")[2]), BaseFileName)
     ]
     return storage, stats, properties.version.number
 

@@ -193,6 +193,14 @@ def test_the_key_generator_follows_from_the_fields() -> None:
             ConfigError,
             "every reader",
         ),
+        (
+            {
+                "partition_fields": ("day:TIMESTAMP",),
+                "time_settings": {**TEXT_TIMES, "input.dateformat": "yy-MM-dd"},
+            },
+            ConfigError,
+            "years of two digits",
+        ),
         ({"populate_meta_fields": False, "key_fields": ()}, ConfigError, "formed again"),
         ({"drop_partition_columns": True, "partition_fields": ()}, ConfigError, "has none"),
         (

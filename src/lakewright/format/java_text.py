@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.format.java_digits import DOUBLE, SINGLE, Layout, java_text
+from lakewright.format.zones import local_times
 
 __all__ = [
     "date_text",
@@ -74,9 +75,9 @@ def sql_timestamp_text(array: pa.Array, *, zone: str) -> pa.Array:
         raw = pc.multiply_checked(raw, 1_000)
     elif per_milli is not None:
         raw = pc.divide(raw, per_milli)  # integer division cuts toward zero, as Java's does
-    millis = raw.cast(pa.timestamp("ms", zone))
-    seconds = pc.floor_temporal(millis, unit="second").cast(pa.timestamp("s", zone))
-    fraction = pc.subtract(raw, pc.multiply(seconds.cast(pa.int64()), 1_000))
+    shown = local_times(raw, zone).cast(pa.timestamp("ms"))
+    seconds = pc.floor_temporal(shown, unit="second").cast(pa.timestamp("s"))
+    fraction = pc.millisecond(shown)
     digits = pc.utf8_rtrim(pc.utf8_lpad(fraction.cast(pa.string()), 3, "0"), "0")
     digits = pc.if_else(pc.equal(digits, ""), pa.scalar("0"), digits)
     moment = pc.strftime(seconds, format="%Y-%m-%d %H:%M:%S")

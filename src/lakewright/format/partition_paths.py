@@ -23,6 +23,7 @@ from lakewright.format.key_spec import KeySpec, PartitionField, PartitionKind
 from lakewright.format.key_text import column_at, key_text
 from lakewright.format.partition_values import DEFAULT_PARTITION, escape
 from lakewright.format.time_patterns import TimePattern, compile_pattern
+from lakewright.format.zones import distance_from_utc, local_times
 
 __all__ = ["partition_paths"]
 
@@ -171,16 +172,7 @@ def _local(millis: pa.Array, zone: str | None) -> pa.Array:
     """What a clock in the zone shows, as milliseconds."""
     if zone is None:
         return millis
-    moments = millis.cast(pa.timestamp("ms", _zone(zone)))
-    return pc.local_timestamp(moments).cast(pa.int64())
-
-
-def _zone(text: str) -> str:
-    """Java's `GMT+8:00` and `Z` as Arrow spells them; names stay."""
-    fixed = re.fullmatch(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", text)
-    if fixed:
-        return f"{fixed[1]}{int(fixed[2]):02d}:{fixed[3] or '00'}"
-    return "UTC" if text in ("Z", "GMT") else text
+    return local_times(millis, zone)
 
 
 def _from_text(column: pa.Array, name: str, spec: KeySpec, output: TimePattern) -> pa.Array:
@@ -193,22 +185,15 @@ def _from_text(column: pa.Array, name: str, spec: KeySpec, output: TimePattern) 
     input_zone = settings.get("timezone") or settings.get("input.timezone")
     output_zone = settings.get("timezone") or settings.get("output.timezone")
     text = column.cast(pa.string())
-    first = patterns[0].format(pa.array([1], pa.int64()))[0]
+    zone = input_zone or spec.zone
+    first = _formatted(pa.array([1], pa.int64()), zone, patterns[0])[0]
     local, offset = _parsed(pc.fill_null(text, first), patterns, name)
-    if input_zone is None and output_zone is None:
-        return output.format(local, offset)
-    away = _distance(local, input_zone or spec.zone)
+    away = distance_from_utc(local, zone)
     if offset is not None:
         away = pc.coalesce(pc.multiply(offset, 60_000), away)
-    return _formatted(pc.subtract(local, away), output_zone or input_zone or spec.zone, output)
-
-
-def _distance(local: pa.Array, zone: str) -> pa.Array:
-    """Milliseconds by which a clock in the zone is ahead of UTC when it shows a time."""
-    moments = pc.assume_timezone(
-        local.cast(pa.timestamp("ms")), _zone(zone), ambiguous="earliest", nonexistent="earliest"
-    )
-    return pc.subtract(local, moments.cast(pa.int64()))
+    if input_zone is None and output_zone is None:
+        return output.format(local, pc.divide(away, 60_000))
+    return _formatted(pc.subtract(local, away), output_zone or zone, output)
 
 
 def _parsed(

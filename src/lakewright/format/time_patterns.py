@@ -77,6 +77,8 @@ class TimePattern:
         unread = next((p for p in groups if p.letter in _FORMATTED_ONLY), None)
         if unread is not None:
             raise _unusable(self.text, f"the letter {unread.letter!r} cannot be read back")
+        if any(p.letter in "yY" and p.count == 2 for p in groups):
+            raise _unusable(self.text, "Java reads years of two digits by the current year")
         found = pc.extract_regex(text, self._regex())
         fields = {p.letter: (p, pc.struct_field(found, [i])) for i, p in enumerate(groups)}
         offset = fields.pop("Z", None)
@@ -191,12 +193,7 @@ def _parsed_number(part: _Part, text: pa.Array) -> pa.Array:
         return pc.add(index.cast(pa.int64()), 1)
     if part.letter == "S":
         return pc.utf8_slice_codeunits(pc.utf8_rpad(text, 3, "0"), 0, 3).cast(pa.int64())
-    number = text.cast(pa.int64())
-    if part.letter in "yY" and part.count == 2:
-        short = pc.equal(pc.utf8_length(text), 2)
-        century = pc.if_else(pc.less(number, 70), 2000, 1900)
-        number = pc.if_else(short, pc.add(number, century), number)
-    return number
+    return text.cast(pa.int64())
 
 
 def _local_ms(numbers: dict[str, pa.Array], rows: int) -> pa.Array:

@@ -68,9 +68,8 @@ class RowConversion:
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch of the incoming schema; `InputError` for values that do not fit."""
-        names = self.source.names
-        known = all(name in batch.schema.names for name in names)
-        if not known or not batch.select(names).schema.equals(self.source):
+        names, given = self.source.names, {f.name: f.type for f in batch.schema}
+        if any(given.get(f.name) != f.type for f in self.source):
             raise InputError(
                 "A batch does not have the schema that the rows began with.",
                 hint="All batches of one write have the same columns and types.",
