@@ -330,3 +330,12 @@ def test_a_commit_is_told_to_its_callback_and_a_deaf_one_is_only_a_warning(
     assert message["hoodieWriteStat"][0]["numInserts"] == 2
     deaf = table.append(rows(2, 3), options={**on, where: "http://127.0.0.1:9/none"})
     assert deaf.inserted == 1 and "callback" in deaf.warnings[0]
+
+
+def test_archiving_is_told_to_be_due_when_the_timeline_has_grown(tmp_path: Path) -> None:
+    events: list[Event] = []
+    new_table(tmp_path / "t")
+    table = lw.Table.open(tmp_path / "t", on_event=events.append)
+    for number in range(4):
+        table.append(rows(number, number + 1), options={"hoodie.keep.max.commits": "2"})
+    assert [(e.done, e.total) for e in events if e.kind == "archive.due"] == [(3, 2), (4, 2)]

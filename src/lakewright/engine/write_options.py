@@ -185,6 +185,12 @@ class WriteOptions(FileOptions, RowOptions):
     archive_automatic: bool = option(
         True, "Old instants are archived after a write.", "hoodie.archive.automatic"
     )
+    keep_max_commits: int = option(
+        30,
+        "Commits on the active timeline above which archiving is due.",
+        "hoodie.keep.max.commits",
+        ge=1,
+    )
     archive_async: bool = option(False, "Archiving runs beside the write.", "hoodie.archive.async")
     compact_inline: bool = option(
         False, "Log files are compacted after a write.", "hoodie.compact.inline"
