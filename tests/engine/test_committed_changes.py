@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from interop.compare_changes import read_ours, verdict
 from interop.deviations import load_deviations
 from tests.corpus import committed_tables
 from tests.fixtures import unzip
-from tests.rows import plain
+from tests.rows import plain, table_rows
 
 CHANGES = Path(__file__).parents[1] / "changes"
 MANIFEST: list[dict[str, Any]] = json.loads((CHANGES / "manifest.json").read_text())
@@ -99,3 +100,29 @@ def test_filters_and_projections_of_change_data(row: dict[str, Any], tmp_path: P
     plan = table.changes(mode="cdc").plan()
     assert "change logs" in plan.source
     assert {c["case"] for t in plan.to_dict()["tasks"] for c in t["changes"]} >= {"new_file"}  # type: ignore[attr-defined]
+
+
+# ---- rows that lack columns --------------------------------------------------------------------
+
+PARTIAL = "v8_mor_partial_update"
+
+
+def test_partial_rows_of_a_range_are_those_of_the_table_at_its_end(tmp_path: Path) -> None:
+    table = lw.Table.open(unpacked(PARTIAL, tmp_path))
+    done = table.timeline.commits().completed().instants
+    times = sorted(i.completion_time or "" for i in done)
+    lacking = 0
+    for since, until in combinations(["", *times], 2):
+        span = {i.requested_time for i in done if since < (i.completion_time or "") <= until}
+        whole = _by_version(table.scan(as_of=max(span)).to_arrow())
+        found = _by_version(table.changes(since or None, until).to_arrow())
+        expected = {v: row for v, row in whole.items() if row["_hoodie_commit_time"] in span}
+        assert expected.items() <= found.items()
+        assert all(found[v] == whole.get(v, found[v]) for v in found)
+        lacking += bool(expected) and since > times[0]
+    assert lacking  # ranges without the first base file
+
+
+def _by_version(rows: pa.Table) -> dict[tuple[str, str], dict[str, Any]]:
+    read = table_rows(rows)
+    return {(r["_hoodie_record_key"], r["_hoodie_commit_seqno"]): r for r in read}

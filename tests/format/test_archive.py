@@ -9,7 +9,7 @@ import pytest
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import CorruptFileError, FormatError
 from lakewright.format import property_keys as keys
-from lakewright.format.archive import archive_times, read_archive
+from lakewright.format.archive import CORRUPT_ARCHIVE, archive_times, read_archive
 from lakewright.format.archived_timeline import archived_instants, archived_times
 from lakewright.format.log_block import BlockType, HeaderKey, encode_block, read_blocks
 from lakewright.format.records import (
@@ -26,6 +26,7 @@ from lakewright.format.records.definitions import schema_json
 from lakewright.format.records.model import encode_body
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import RecordLevel, TableVersion
+from lakewright.runtime.events import Event
 from lakewright.storage.memory import MemoryStorage
 from tests.fixtures import SHARED_ABSENT, shared_tables
 from tests.format.timeline_tables import OpenTable, readable_tables
@@ -88,8 +89,10 @@ def stored(*blocks: bytes) -> MemoryStorage:
     return storage
 
 
-def times(storage: MemoryStorage, **bounds: str) -> list[tuple[str, str, str]]:
-    rows = archive_times(storage, PROPERTIES, **bounds).to_pylist()
+def times(
+    storage: MemoryStorage, begin: str | None = None, end: str | None = None
+) -> list[tuple[str, str, str]]:
+    rows = archive_times(storage, PROPERTIES, begin=begin, end=end).to_pylist()
     return [(r["requested_time"], r["completion_time"], r["action"]) for r in rows]
 
 
@@ -128,10 +131,22 @@ def test_entries_without_a_state_are_completed_ones_of_very_old_files() -> None:
     assert [i.completion_time for i in archived_instants(storage, PROPERTIES)] == ["1"]
 
 
-def test_a_block_cut_by_a_crash_is_skipped() -> None:
-    storage = stored(block(*ENTRIES[:3]) + block(*ENTRIES[3:])[:-40])
+def test_a_block_cut_by_a_crash_is_skipped_and_told() -> None:
+    sound, torn = block(*ENTRIES[:3]), block(*ENTRIES[3:])[:-40]
+    storage = stored(sound + torn)
     assert times(storage) == ALL_TIMES[:1]
-    assert len(list(archived_instants(storage, PROPERTIES))) == 1
+    told: list[Event] = []
+    assert len(list(archived_instants(storage, PROPERTIES, on_event=told.append))) == 1
+    archived_times(storage, PROPERTIES, on_event=told.append)
+    seen = [(e.kind, e.offset, e.done, e.unit) for e in told]
+    assert seen == [(CORRUPT_ARCHIVE, len(sound), len(torn), "bytes")] * 2
+    assert all(e.path is not None and e.path.endswith("_1-0-1") for e in told)
+
+
+def test_a_sound_archive_tells_nothing() -> None:
+    told: list[Event] = []
+    archived_times(stored(block(*ENTRIES)), PROPERTIES, on_event=told.append)
+    assert told == []
 
 
 def test_no_archive_is_an_empty_one() -> None:

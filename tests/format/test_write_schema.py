@@ -30,7 +30,10 @@ def table(*fields: Any) -> Record:
 
 def rows(made: WriteSchema, **columns: Any) -> list[dict[str, Any]]:
     kinds = {f.name: f.type for f in made.rows.source}
-    arrays = {name: pa.array(values, kinds.get(name)) for name, values in columns.items()}
+    arrays = {
+        name: values if isinstance(values, pa.Array) else pa.array(values, kinds.get(name))
+        for name, values in columns.items()
+    }
     converted = made.rows.apply(pa.RecordBatch.from_pydict(arrays))
     assert converted.schema.equals(arrow_schema(made.record))
     converted.validate(full=True)
@@ -174,6 +177,7 @@ FLAVOURS: list[tuple[pa.DataType, pa.Array, list[Any] | None]] = [
     (pa.string(), pa.array(["a", None], pa.large_string()), ["a", None]),
     (pa.string(), pa.array(["a", None], pa.string_view()), ["a", None]),
     (pa.string(), pa.array(["a", None, "a"]).dictionary_encode(), ["a", None, "a"]),
+    (pa.string(), pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}"])), ["{}"]),
     (pa.string(), pa.array([b"a"], pa.binary()), ["a"]),
     (pa.binary(), pa.array(["\xe4"], pa.string()), ["\xe4".encode()]),
     (pa.binary(), pa.array([b"ab"], pa.binary(2)), [b"ab"]),
@@ -298,6 +302,8 @@ def test_incompatible_types_are_refused_before_any_row_is_seen(
         pa.null(),
         pa.list_(pa.null()),
         pa.dense_union([pa.field("a", pa.int32())]),
+        pa.run_end_encoded(pa.int32(), pa.string()),
+        pa.list_view(pa.int64()),
     ],
     ids=str,
 )

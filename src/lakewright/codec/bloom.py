@@ -47,6 +47,7 @@ _VERSION: Final = -1
 _MURMUR: Final = 1
 _KEYS_AT_ONCE: Final = 1 << 16
 _KEYS_ADDED_AT_ONCE: Final = 1 << 15
+_FEW_KEYS: Final = 1 << 10
 _FIRST_LOOK: Final = 4
 """Hashes asked of every key before the rest is asked only of those that are still possible."""
 
@@ -180,7 +181,8 @@ class BloomBuilder:
         self._hashes = hashes_for(self._bits, entries)
         self._most = max(1, -(-max_entries // entries)) if kind == DYNAMIC else 1
         self._added = 0
-        self._wanted = [np.zeros(self._bits, np.bool_)]
+        self._few: list[npt.NDArray[np.intp]] = []
+        self._wanted: list[npt.NDArray[np.bool_]] = []
 
     def add(self, keys: Any) -> None:
         """Add the keys of a column, in order."""
@@ -190,19 +192,40 @@ class BloomBuilder:
                 "An empty or missing key cannot be added to a bloom filter.",
                 hint="Record keys are never empty; check the key fields of the written rows.",
             )
-        for vector, part in self._parts(len(rows)):
-            while len(self._wanted) <= vector:
-                self._wanted.append(np.zeros(self._bits, np.bool_))
-            self._set(self._wanted[vector], _part(rows, part))
+        if self._added + len(rows) <= min(_FEW_KEYS, self._entries):
+            self._few += self._places(rows)
+        else:
+            self._add_to_vectors(rows)
         self._added += len(rows)
 
     def finish(self) -> BloomFilter:
         """The filter of all keys so far."""
         vectors = tuple(np.packbits(wanted, bitorder="little") for wanted in self._wanted)
+        vectors = vectors or (self._few_bits(),)
         if self._kind == SIMPLE:
             return BloomFilter(SIMPLE, self._hashes, self._bits, vectors)
         current = self._added - (len(vectors) - 1) * self._entries
         return BloomFilter(DYNAMIC, self._hashes, self._bits, vectors, self._entries, current)
+
+    def _few_bits(self) -> _Bits:
+        """The one vector of a few keys, without going through a byte for each bit."""
+        bits = np.zeros((self._bits + 7) // 8, np.uint8)
+        if self._few:
+            at = np.concatenate(self._few)
+            np.bitwise_or.at(bits, at >> 3, np.left_shift(1, at & 7).astype(np.uint8))
+        return bits
+
+    def _add_to_vectors(self, rows: ByteRows) -> None:
+        if not self._wanted:
+            self._wanted.append(np.zeros(self._bits, np.bool_))
+            for places in self._few:
+                self._wanted[0][places] = True
+            self._few = []
+        for vector, part in self._parts(len(rows)):
+            while len(self._wanted) <= vector:
+                self._wanted.append(np.zeros(self._bits, np.bool_))
+            for places in self._places(_part(rows, part)):
+                self._wanted[vector][places] = True
 
     def _parts(self, count: int) -> Iterator[tuple[int, slice]]:
         """Which vector takes which of the next keys.
@@ -227,11 +250,10 @@ class BloomBuilder:
             first = at + (vector - (at - full - 1)) % self._most
             yield vector, slice(first - begin, count, self._most)
 
-    def _set(self, wanted: npt.NDArray[np.bool_], rows: ByteRows) -> None:
-        divisor = np.uint32(self._bits)
+    def _places(self, rows: ByteRows) -> Iterator[npt.NDArray[np.intp]]:
         for first in range(0, len(rows), _KEYS_ADDED_AT_ONCE):
             chain = MurmurChain(_part(rows, slice(first, first + _KEYS_ADDED_AT_ONCE)))
-            wanted[_places(chain, self._hashes, divisor)] = True
+            yield _places(chain, self._hashes, np.uint32(self._bits))
 
 
 def _places(chain: MurmurChain, hashes: int, divisor: np.uint32) -> npt.NDArray[np.intp]:

@@ -104,19 +104,23 @@ class MurmurChain:
 
     def __init__(self, rows: ByteRows, seeds: UInt32s | None = None) -> None:
         counts = rows.lengths >> 2
-        self._order = np.argsort(-counts, kind="stable")
+        self._order: Any = slice(None)  # rows of one size need no order
+        if len(counts) and counts.min() != counts.max():
+            self._order = np.argsort(-counts, kind="stable")
         counts = counts[self._order]
         starts = rows.starts[self._order]
         self._lengths = rows.lengths[self._order].astype(np.uint32)
         self._words: list[UInt32s] = []
         for i in range(int(counts[0]) if len(counts) else 0):  # bounded by the longest row / 4
             active = starts[: np.searchsorted(-counts, -i, side="left")]
-            k = rows.words("<u4", active + 4 * i) * _MURMUR
+            k = _words_at(rows, active, 4 * i) * _MURMUR
             k ^= k >> np.uint32(24)
-            self._words.append(k * _MURMUR)
+            k *= _MURMUR
+            self._words.append(k)
         self._tail, self._has_tail = _murmur_tail(rows, self._order)
         self._tails = bool(self._has_tail.any())
-        self._state = (np.zeros(len(rows), np.uint32) if seeds is None else seeds)[self._order]
+        zeros = np.zeros(len(rows), np.uint32)
+        self._state = zeros if seeds is None else seeds[self._order].copy()
         self._spare = np.empty_like(self._state)
 
     def __len__(self) -> int:
@@ -124,7 +128,8 @@ class MurmurChain:
 
     def advance(self) -> UInt32s:
         """The next hashes, longest row first; overwritten by the next call."""
-        h, spare = self._state, self._spare
+        h: UInt32s = self._state
+        spare = self._spare
         h ^= self._lengths
         for k in self._words:
             active = h[: len(k)]
@@ -151,7 +156,18 @@ def murmur2(column: Any, seed: int = 0) -> UInt32s:
     return MurmurChain(rows, np.full(len(rows), seed, np.uint32)).next()
 
 
-def _murmur_tail(rows: ByteRows, order: npt.NDArray[np.intp]) -> tuple[UInt32s, Any]:
+def _words_at(rows: ByteRows, starts: Int64s, offset: int) -> UInt32s:
+    """The word at `offset` of each row; rows that lie evenly are read with a stride."""
+    if len(starts) > 1:
+        step = int(starts[1] - starts[0])
+        if step >= 0 and (starts[1:] - starts[:-1] == step).all():
+            first = int(starts[0]) + offset
+            even: UInt32s = np.ndarray((len(starts),), "<u4", rows.data.data, first, (step,))
+            return even
+    return rows.words("<u4", starts + offset)
+
+
+def _murmur_tail(rows: ByteRows, order: Any) -> tuple[UInt32s, Any]:
     """The last `length % 4` bytes, each sign-extended as in Java, and which rows have any."""
     rest = (rows.lengths & 3)[order]
     ends = (rows.starts + rows.lengths)[order]

@@ -3,7 +3,7 @@
 Files are what parquet-mr 1.10 and later read: format version 1.0, data pages v1, three-level lists,
 decimals of fixed length, timestamps as 64-bit integers, no Arrow schema in the footer. Everything
 is decided here and nothing is left to defaults: the codec by the policy, row groups by rows and
-bytes, dictionaries where the first rows say that they pay.
+bytes, dictionaries where a sample says that they pay.
 
 `ParquetSink` collects batches until a row group is full. Memory is bounded by one row group of
 Arrow rows and its encoded columns. Key/value pairs of the footer are given at close, because bloom
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -43,8 +44,8 @@ not know the lz4 of this format."""
 LEVELS: Final = {"zstd": 1, "gzip": 6, "brotli": 4}
 """Levels used where the policy leaves them open."""
 
-SAMPLE_ROWS: Final = 8192
-DISTINCT_SHARE_MAX: Final = 0.25
+SAMPLE_ROWS: Final = 32_768
+DISTINCT_SHARE_MAX: Final = 0.5
 """A dictionary pays if fewer than this share of sampled values are distinct."""
 
 
@@ -61,7 +62,7 @@ class ParquetPolicy:
     """Arrow bytes of a row group, before encoding."""
     page_bytes: int = 1 << 20
     dictionary: Literal["auto"] | tuple[str, ...] = "auto"
-    """Leaf columns (dotted paths) to encode by dictionary; `auto` looks at the first rows."""
+    """Leaf columns (dotted paths) to encode by dictionary; `auto` samples the first row group."""
 
     def __post_init__(self) -> None:
         if self.codec.lower() not in CODECS:
@@ -208,9 +209,11 @@ class ParquetSink:
 def dictionary_columns(
     first: pa.Table, *, unique: frozenset[str] = frozenset(), repeated: Sequence[str] = ()
 ) -> list[str]:
-    """Leaf columns of which the first rows repeat enough to pay for a dictionary."""
+    """Leaf columns that repeat enough in the first row group to pay for a dictionary."""
     chosen = [name for name in repeated if name in first.schema.names]
-    sample = first.slice(0, SAMPLE_ROWS)
+    sample = first
+    if first.num_rows > SAMPLE_ROWS:  # from everywhere, because sorted rows repeat nearby
+        sample = first.take(np.linspace(0, first.num_rows - 1, SAMPLE_ROWS).astype(np.int64))
     for field in first.schema:
         if field.name in unique or field.name in chosen:
             continue

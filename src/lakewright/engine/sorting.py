@@ -3,7 +3,7 @@
 Rows are taken in chunks that are sorted and held in scratch space. If there was one chunk, it is
 the answer. Otherwise the sorted chunks are cut at common rows into ranges that fit into memory, and
 one range after the other is put together, sorted and given out. Rows that are equal in the sort
-columns keep no particular order. Nulls come first, as in Spark; text compares by its UTF-8 bytes.
+columns keep no particular order. Nulls come last; text compares by its UTF-8 bytes.
 
 `PARTITION_SORT` promises order only within what one task sees, so chunks are sorted one by one and
 never spilled. What can go wrong: a sort column that the rows lack, or of a type without an order,
@@ -178,20 +178,18 @@ class _Run:
 
 
 def _comparable(value: Any) -> tuple[Any, ...]:
-    """Nulls first, then what is not a number, as the sort puts them."""
+    """Values, then what is not a number, then nulls, as Arrow sorts them."""
     if value is None:
-        return (0,)
+        return (2,)
     if isinstance(value, float) and math.isnan(value):
         return (1,)
-    return (2, value)
+    return (0, value)
 
 
 def _sorted(chunk: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
     names = [str(i) for i in range(len(columns))]
     keys = pa.table([_column(chunk, name) for name in columns], names=names)
-    order = pc.sort_indices(
-        keys, sort_keys=[(name, "ascending") for name in names], null_placement="at_start"
-    )
+    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
     return chunk.take(order)
 
 

@@ -86,7 +86,7 @@ def check_time_settings(
         _refuse("Times as text need the pattern of the text", "Set it.", "input.dateformat")
     delimiter = settings.get("input.dateformat.list.delimiter.regex") or ","
     for pattern in re.split(delimiter, settings.get("input.dateformat", "")):
-        compile_pattern(pattern.strip())
+        compile_pattern(pattern.strip()).parse(pa.array([], pa.string()))
 
 
 def _is_text(schema: pa.Schema, name: str) -> bool:

@@ -1,9 +1,9 @@
 """The archived timeline of version 6: log files of Avro records, one record per state file.
 
 Files `.commits_.archive.<N>_<token>` are read whole, newest first. A damaged block (a crash while
-appending) is skipped; an instant that a crashed run archived twice counts once. A file that cannot
-be read is ignored only if a merge of small files was about to write it. Times are read as columns
-without decoding the metadata around them.
+appending) is skipped and told (`CORRUPT_ARCHIVE`, with file and offset); an instant that a crashed
+run archived twice counts once. A file that cannot be read is ignored only if a merge of small files
+was about to write it. Times are read as columns without decoding the metadata around them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from lakewright.format.log_content import avro_frames
 from lakewright.format.records.archived import ArchivedMetaEntry, MergeArchiveFilePlan
 from lakewright.format.records.model import MisfitError
 from lakewright.format.table_properties import TableProperties
+from lakewright.runtime.events import Event, EventHook, ignore_events
 from lakewright.storage.base import Storage
 
-__all__ = ["ARCHIVE_TIMES_SCHEMA", "archive_times", "read_archive"]
+__all__ = ["ARCHIVE_TIMES_SCHEMA", "CORRUPT_ARCHIVE", "archive_times", "read_archive"]
+
+CORRUPT_ARCHIVE: Final = "archive.corrupt_block"
+"""The event of a region that is skipped."""
 
 ARCHIVE_TIMES_SCHEMA: Final = pa.schema(
     [
@@ -42,7 +46,9 @@ _MERGE_PLAN = "mergeArchivePlan"
 _TIMES = ("commitTime", "actionType", "actionState", "stateTransitionTime")
 
 
-def _archive_blocks(storage: Storage, properties: TableProperties) -> Iterator[LogBlock]:
+def _archive_blocks(
+    storage: Storage, properties: TableProperties, on_event: EventHook
+) -> Iterator[LogBlock]:
     """The sound blocks of all files, newest file first."""
     folder = properties.history_folder
     try:
@@ -58,7 +64,17 @@ def _archive_blocks(storage: Storage, properties: TableProperties) -> Iterator[L
                 continue
             raise
         for block in blocks:
-            if block.type is BlockType.AVRO_DATA:
+            if block.type is BlockType.CORRUPT:
+                on_event(
+                    Event(
+                        CORRUPT_ARCHIVE,
+                        done=block.length,
+                        unit="bytes",
+                        path=block.path,
+                        offset=block.offset,
+                    )
+                )
+            elif block.type is BlockType.AVRO_DATA:
                 yield block
 
 
@@ -85,9 +101,10 @@ def archive_times(
     *,
     begin: str | None = None,
     end: str | None = None,
+    on_event: EventHook = ignore_events,
 ) -> pa.Table:
     """Completed archived instants requested in the closed range, by requested time and action."""
-    parts = [_block_times(block) for block in _archive_blocks(storage, properties)]
+    parts = [_block_times(block) for block in _archive_blocks(storage, properties, on_event)]
     if not parts:
         return ARCHIVE_TIMES_SCHEMA.empty_table()
     table = pa.concat_tables(parts)
@@ -134,10 +151,11 @@ def read_archive(
     *,
     begin: str | None = None,
     end: str | None = None,
+    on_event: EventHook = ignore_events,
 ) -> list[ArchivedMetaEntry]:
     """Archived state files requested in the closed range, by time, action and state."""
     found: dict[tuple[str, str, State], ArchivedMetaEntry] = {}
-    for block in _archive_blocks(storage, properties):
+    for block in _archive_blocks(storage, properties, on_event):
         for entry in _block_entries(block):  # one record per archived state file
             time = entry.commit_time
             if time is None or (begin is not None and time < begin) or (end and time > end):

@@ -20,6 +20,7 @@ from lakewright.format.records.archived import ArchivedMetaEntry
 from lakewright.format.records.instants import record_kind
 from lakewright.format.records.model import AvroRecord, read_record
 from lakewright.format.table_properties import TableProperties
+from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.storage.base import Storage
 
 __all__ = ["ArchivedInstant", "archived_instants", "archived_times"]
@@ -45,14 +46,16 @@ def archived_times(
     *,
     begin: str | None = None,
     end: str | None = None,
+    on_event: EventHook = ignore_events,
 ) -> pa.Table:
     """`requested_time`, `completion_time` and `action` of archived instants, sorted by the first.
 
-    `begin` and `end` bound the requested times, both included.
+    `begin` and `end` bound the requested times, both included. `on_event` is told of regions of the
+    archive that are damaged and skipped.
     """
     if properties.version.history_is_lsm:
         return read_history(storage, properties, begin=begin, end=end)
-    return archive_times(storage, properties, begin=begin, end=end)
+    return archive_times(storage, properties, begin=begin, end=end, on_event=on_event)
 
 
 def archived_instants(
@@ -61,12 +64,13 @@ def archived_instants(
     *,
     begin: str | None = None,
     end: str | None = None,
+    on_event: EventHook = ignore_events,
 ) -> Iterator[ArchivedInstant]:
     """Archived instants with their records, in the order of their requested times."""
     if properties.version.history_is_lsm:
         yield from _from_history(storage, properties, begin, end)
         return
-    entries = read_archive(storage, properties, begin=begin, end=end)
+    entries = read_archive(storage, properties, begin=begin, end=end, on_event=on_event)
     for _, states in groupby(entries, key=lambda e: e.commit_time):
         yield from _from_states(list(states))
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from lakewright.errors import InputError, SchemaError
@@ -53,6 +52,14 @@ _AS_THEY_ARE = (
     pa.time64("us"),
     pa.null(),
 )
+
+
+_Wrapper = tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType], Kernel]
+_WRAPPERS: tuple[_Wrapper, ...] = (
+    (lambda t: isinstance(t, pa.BaseExtensionType), lambda t: t.storage_type, lambda a: a.storage),
+    (pt.is_dictionary, lambda t: t.value_type, lambda a: a.dictionary_decode()),
+)
+"""Types around other types: how to tell, what is inside, how to get there."""
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
@@ -121,16 +128,9 @@ def exact_cast(source: pa.DataType, target: pa.DataType, place: Place) -> Kernel
     """How values of any incoming type become values of `target`, every one of them unchanged."""
     if source == target:
         return None
-    if isinstance(source, pa.BaseExtensionType):
-        inner = exact_cast(source.storage_type, target, place)
-        return (lambda a: a.storage) if inner is None else (lambda a: inner(a.storage))
-    if pt.is_dictionary(source):
-        inner = exact_cast(source.value_type, target, place)
-        decode: Kernel = lambda a: a.dictionary_decode()  # noqa: E731 - one of three alike
-        return decode if inner is None else (lambda a: inner(decode(a)))
-    if pt.is_run_end_encoded(source):
-        inner = exact_cast(source.value_type, target, place)
-        return pc.run_end_decode if inner is None else (lambda a: inner(pc.run_end_decode(a)))
+    for is_wrapped, value_type, unwrap in _WRAPPERS:
+        if is_wrapped(source):
+            return _after(unwrap, exact_cast(value_type(source), target, place))
     if not fits_into(stored_type(source, place.column), target):
         raise misfit(place.column, source, target)
     return _checked(_kernel(source, target), source, target, place.column)
@@ -184,13 +184,14 @@ def _stored_field(field: pa.Field, column: str) -> pa.Field:
 
 
 def _unwrapped(kind: pa.DataType) -> pa.DataType:
-    while True:
-        if isinstance(kind, pa.BaseExtensionType):
-            kind = kind.storage_type
-        elif pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-            kind = kind.value_type
-        else:
-            return kind
+    for is_wrapped, value_type, _ in _WRAPPERS:
+        if is_wrapped(kind):
+            return _unwrapped(value_type(kind))
+    return kind
+
+
+def _after(first: Kernel, then: Kernel | None) -> Kernel:
+    return first if then is None else lambda array: then(first(array))
 
 
 def _refused(column: str, kind: pa.DataType, hint: str) -> SchemaError:
