@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lakewright.errors import ConflictError
-from lakewright.format.instant import State
+from lakewright.format.instant import Instant, State
 from lakewright.format.log_block import BlockType, HeaderKey, encode_block, read_blocks
 from lakewright.format.partitions import format_partition_metadata
 from lakewright.format.records import (
@@ -16,12 +16,19 @@ from lakewright.format.records import (
     WriteStat,
     load_rollback_metadata,
 )
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.timeline import Timeline
 from lakewright.runtime import ManualClock
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from lakewright.txn.access import Access
 from lakewright.txn.markers import Marker, MarkerType, create_marker
 from lakewright.txn.recovery import roll_back, roll_back_failed
-from lakewright.txn.rollback import execute_rollback, pending_rollbacks, schedule_rollback
+from lakewright.txn.rollback import (
+    PendingRollback,
+    execute_rollback,
+    pending_rollbacks,
+    schedule_rollback,
+)
 from tests.txn.tables import START_MS, new_access, new_storage, on_disk, write
 
 BASE, TARGET = "20250101000000000", "20250102000000000"
@@ -48,6 +55,13 @@ def _appended(markers: bool) -> Access:
         new = Marker("a", f"n-0_0-0-0_{TARGET}.parquet", MarkerType.CREATE)
         create_marker(storage, TARGET, new)
     return access
+
+
+def _scheduled(
+    access: Access, properties: TableProperties, timeline: Timeline, target: Instant
+) -> PendingRollback:
+    with access.locked("test") as lease:
+        return schedule_rollback(access, lease, properties, timeline, target)
 
 
 def _headers(instant: str) -> dict[HeaderKey, str]:
@@ -86,7 +100,7 @@ def test_a_rollback_that_died_is_finished_by_the_next_process_under_the_same_ins
     timeline = access.timeline(properties)
     target = timeline.get(TARGET, "deltacommit")
     assert target is not None
-    scheduled = schedule_rollback(access, properties, timeline, target)
+    scheduled = _scheduled(access, properties, timeline, target)
     access.files(properties).start(scheduled.instant, "rollback")
     access.storage.delete(f"a/n-0_0-0-0_{TARGET}.parquet")
     assert roll_back_failed(access).rolled_back == (TARGET,)
@@ -101,7 +115,7 @@ def test_a_rollback_whose_target_is_already_off_the_timeline_is_completed() -> N
     timeline = access.timeline(properties)
     target = timeline.get(TARGET, "deltacommit")
     assert target is not None
-    schedule_rollback(access, properties, timeline, target)
+    _scheduled(access, properties, timeline, target)
     access.files(properties).remove(TARGET, "deltacommit")
     assert roll_back_failed(access).rolled_back == (TARGET,)
     assert access.timeline(properties).pending().instants == ()
@@ -113,7 +127,7 @@ def test_at_most_one_rollback_of_a_target_is_ever_pending() -> None:
     timeline = access.timeline(properties)
     target = timeline.get(TARGET, "deltacommit")
     assert target is not None
-    scheduled = schedule_rollback(access, properties, timeline, target)
+    scheduled = _scheduled(access, properties, timeline, target)
     found = pending_rollbacks(access, properties, access.timeline(properties))
     assert found[TARGET].instant == scheduled.instant
     roll_back(access, TARGET)
@@ -130,7 +144,7 @@ def test_a_rollback_that_another_process_executes_is_left_to_it() -> None:
     properties = access.properties()
     target = access.timeline(properties).get(TARGET, "commit")
     assert target is not None
-    scheduled = schedule_rollback(access, properties, access.timeline(properties), target)
+    scheduled = _scheduled(access, properties, access.timeline(properties), target)
     storage.replace(f".hoodie/.heartbeat/{scheduled.instant}", b"")
     assert execute_rollback(access, scheduled) is None
     clock.advance(3600)
@@ -145,7 +159,7 @@ def test_a_write_that_commits_under_its_rollback_is_told_loudly() -> None:
     properties = access.properties()
     target = access.timeline(properties).get(TARGET, "commit")
     assert target is not None and target.state is State.INFLIGHT
-    scheduled = schedule_rollback(access, properties, access.timeline(properties), target)
+    scheduled = _scheduled(access, properties, access.timeline(properties), target)
     # A writer that does not take the lock.
     content = CommitMetadata().write(properties.version)
     files.complete(TARGET, "commit", content, "20250102000000001")

@@ -1,9 +1,8 @@
 """Writing base files: new file groups, and new versions of small ones.
 
-For every file, in this order: the fence is asked, the partition is marked, a marker is left, the
-file is written under a name of its own, the fence is asked again, and only then the file appears.
-A write that fails, or finds the fence closed, publishes nothing; what it leaves is a marker, which
-whoever finishes or rolls back the instant reads.
+Every file is published as `txn/publishing` says. A write that fails, or finds the fence closed,
+publishes nothing; what it leaves is a marker, which whoever finishes or rolls back the instant
+reads.
 
 Rows stream: memory is one row group. A file that has reached the write's size is closed and the
 rest goes to the next file group of the same prefix (`-0`, `-1`, …); its last row group is cut so
@@ -35,7 +34,8 @@ from lakewright.format.records.commit import RuntimeStats, WriteStat
 from lakewright.runtime.clock import Clock
 from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
-from lakewright.txn.markers import Marker, MarkerType, create_marker
+from lakewright.txn.markers import Marker, MarkerType
+from lakewright.txn.publishing import publish_file
 
 __all__ = ["NO_PREVIOUS_COMMIT", "append_to_base_file", "write_base_files"]
 
@@ -126,22 +126,20 @@ class _NewVersion:
         *,
         previous: BaseFile | None,
     ) -> WriteStat:
-        """Write the file between two looks at the fence; what the commit says about it."""
+        """Publish the file; what the commit says about it."""
         context, partition, name = self.context, self.partition, self.name.text
         begun_s = clock.monotonic_s()
-        context.fence.check(storage)
-        mark_partition(storage, context, partition, now_ms=clock.now_ms())
-        create_marker(storage, context.instant, Marker(partition, name, marker))
         filled: list[_Filled] = []
-
-        def write(sink: Any) -> None:
-            filled.append(fill(sink))
-            context.fence.check(storage)
-
-        path = f"{partition}/{name}" if partition else name
-        size = storage.create_from(path, write).size
+        announced = Marker(partition, name, marker)
+        info = publish_file(
+            storage,
+            context.fence,
+            announced,
+            lambda sink: filled.append(fill(sink)),
+            prepare=lambda: mark_partition(storage, context, partition, now_ms=clock.now_ms()),
+        )
         spent_ms = round((clock.monotonic_s() - begun_s) * 1000)
-        return self._stat(path, filled[-1], size, spent_ms, previous)
+        return self._stat(announced.data_path, filled[-1], info.size, spent_ms, previous)
 
     def fill_new(self, rows: _Rows, first_row: int, sink: Any) -> _Filled:
         """Take rows until there are none, or until the file is large enough."""

@@ -20,6 +20,7 @@ from lakewright.errors import (
     NotFoundError,
     OutcomeUnknownError,
     PreconditionFailedError,
+    StorageError,
 )
 from lakewright.runtime.clock import Clock
 from lakewright.runtime.random import Random
@@ -88,6 +89,8 @@ class RetryingStorage:
             if not in_doubt or self.guarantees.creation_tokens:
                 raise
             self._own_or_other(path, data)
+        except StorageError as error:
+            raise _honest(error, in_doubt, path) from error
 
     def create_from(self, path: str, write: Callable[[Any], None]) -> ObjectInfo:
         """Publish a new large object atomically; tried once."""
@@ -108,6 +111,8 @@ class RetryingStorage:
             if in_doubt and self._holds(path, data):
                 return self.stat(path)
             raise
+        except StorageError as error:
+            raise _honest(error, in_doubt, path) from error
 
     def list(self, path: str = "") -> list[ObjectInfo]:
         """Direct children, sorted by path."""
@@ -184,3 +189,15 @@ class RetryingStorage:
             hint="Give the content a token of its own, or use a storage that keeps tokens.",
             context=context,
         )
+
+
+def _honest(error: StorageError, before: list[LakewrightError], path: str) -> StorageError:
+    """The last error of several tries, unless an earlier one left the outcome open."""
+    if not any(isinstance(doubt, OutcomeUnknownError) for doubt in before):
+        return error
+    return OutcomeUnknownError(
+        f"Whether {path!r} was written cannot be told: an answer was lost, and then {error}",
+        hint="Look whether the object is there before going on.",
+        context=error.context,
+        retryable=error.retryable,
+    )

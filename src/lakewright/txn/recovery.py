@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from lakewright.errors import NotFoundError
 from lakewright.format.instant import Instant
-from lakewright.format.table_properties import TableProperties
+from lakewright.format.table_properties import META_FOLDER, TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
-from lakewright.txn.fence import FENCE_FOLDER, remove_fence
-from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, stop_heartbeat
+from lakewright.txn.fence import FENCE_FOLDER, owner_of, remove_fence
+from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, heartbeat_alive, stop_heartbeat
 from lakewright.txn.liveness import is_alive
 from lakewright.txn.markers import MARKER_FOLDER, delete_markers
 from lakewright.txn.rollback import (
@@ -63,8 +63,7 @@ def roll_back_failed(access: Access) -> Recovered:
         scheduled = [r for r in known.values() if r.target.action in INGESTION]
         for target in failed_writes(access, properties, timeline):
             if target.requested_time not in known:
-                lease.check()
-                scheduled.append(schedule_rollback(access, properties, timeline, target))
+                scheduled.append(schedule_rollback(access, lease, properties, timeline, target))
                 timeline = access.timeline(properties)
         if len(scheduled) > len(known):
             access.clock.sleep(access.skew_s())
@@ -83,8 +82,7 @@ def roll_back(access: Access, target: str) -> Recovered:
             ).first()
             if found is None:
                 return Recovered()
-            lease.check()
-            scheduled = schedule_rollback(access, properties, timeline, found)
+            scheduled = schedule_rollback(access, lease, properties, timeline, found)
             access.clock.sleep(access.skew_s())
     return _execute(access, [scheduled])
 
@@ -107,27 +105,45 @@ def _anything_pending(access: Access) -> bool:
 def sweep_traces(access: Access) -> int:
     """Remove heartbeats, fences and markers of writes that are over; how many writes left some.
 
-    The folders are listed before the timeline, and every write is on the timeline before it leaves
-    a trace: what is not pending there is over. A heartbeat is the one trace that comes first, so a
-    beating one is left alone.
+    Our writes leave their first trace under the lock and are on the timeline when they give it
+    back; so what the lock's holder finds of ours that is not pending is over. Others may begin
+    without the lock, by a heartbeat: one that beats is left alone. Unfinished files of dead
+    processes go as well.
     """
-    storage = access.storage
+    storage, properties = access.storage, access.properties()
+    for folder in sorted({META_FOLDER, properties.timeline_folder, HEARTBEAT_FOLDER, FENCE_FOLDER}):
+        storage.sweep(folder)
+    if not _left_over(access, properties):
+        return 0
+    with access.locked("sweeping of traces") as lease:
+        over = _left_over(access, properties)
+        for instant in over:
+            lease.check()
+            stop_heartbeat(storage, instant)
+            delete_markers(storage, instant)
+            remove_fence(storage, instant)
+    return len(over)
+
+
+def _left_over(access: Access, properties: TableProperties) -> list[str]:
+    """Times of writes that are over and have left traces; the folders are listed first."""
     left = {
         name
         for folder in (HEARTBEAT_FOLDER, FENCE_FOLDER, MARKER_FOLDER)
-        for name in _names(storage, folder)
+        for name in _names(access.storage, folder)
         if name.isdigit()
     }
     if not left:
-        return 0
-    timeline = access.timeline(access.properties())
-    pending = {i.requested_time for i in timeline.pending()}
-    over = [t for t in left - pending if not is_alive(access, t) or timeline.get(t) is not None]
-    for instant in over:
-        stop_heartbeat(storage, instant)
-        remove_fence(storage, instant)
-        delete_markers(storage, instant)
-    return len(over)
+        return []
+    timeline = access.timeline(properties)
+    left -= {i.requested_time for i in timeline.pending()}
+    return [
+        t
+        for t in sorted(left)
+        if timeline.get(t) is not None
+        or owner_of(access.storage, t) is not None
+        or not heartbeat_alive(access.storage, t, access.heartbeat, access.clock)
+    ]
 
 
 def _names(storage: Storage, folder: str) -> list[str]:

@@ -36,6 +36,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.fence import close_fence, open_fence, remove_fence
 from lakewright.txn.heartbeat import Heartbeat, stop_heartbeat
 from lakewright.txn.liveness import is_alive
+from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.markers import (
     Marker,
     MarkerType,
@@ -95,15 +96,20 @@ def pending_rollbacks(
 
 
 def schedule_rollback(
-    access: Access, properties: TableProperties, timeline: Timeline, target: Instant
+    access: Access,
+    lease: Lease,
+    properties: TableProperties,
+    timeline: Timeline,
+    target: Instant,
 ) -> PendingRollback:
-    """Plan the rollback of a pending write; the caller holds the lock and has listed `timeline`.
+    """Plan the rollback of a pending write; the caller holds `lease` and has listed `timeline`.
 
     The caller has also made sure that nobody works on the target any more.
     """
     close_fence(access.storage, target.requested_time)
     plan = plan_rollback(access.storage, properties, target)
     instant = next_time(timeline, properties, access.clock)
+    lease.check()
     access.files(properties).request(instant, ROLLBACK, plan.write(properties.version))
     return PendingRollback(instant, plan)
 
@@ -188,6 +194,7 @@ def _finish(
         files = access.files(properties)
         if target is not None:
             files.remove(target.requested_time, target.action)
+        lease.check()
         content = metadata.write(properties.version)
         files.complete(rollback.instant, ROLLBACK, content, completed)
         return True

@@ -12,6 +12,7 @@ Nothing that takes long happens under the lock: no data file is read or written 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,6 +22,7 @@ from lakewright.errors import (
     FencedError,
     LakewrightError,
     OutcomeUnknownError,
+    StorageError,
     TableError,
     WriteConflictError,
 )
@@ -202,6 +204,10 @@ class Transaction:
         extra = marked(planned.extra_metadata, alone=self._access.alone)
         content = replace(planned, extra_metadata=extra).write(self._properties.version)
         files.start(self.instant, self.action, content)
+        if not storage.exists(files.path(self.instant, self.action, State.REQUESTED)):
+            # It was rolled back in this very moment, by somebody who took this process for dead.
+            storage.delete(self.fence.pending_path)
+            raise self._fenced("is no longer on the timeline: another process rolled it back")
 
     def commit(self, prepared: Prepared, metadata: MetadataBatch = NO_METADATA) -> Committed:
         """Publish the write; until this returns, or fails with an unknown outcome, nobody sees it.
@@ -245,7 +251,8 @@ class Transaction:
         except LakewrightError as error:
             return f"The write {self.instant} is pending, to be rolled back by the next: {error}"
         finally:
-            self._heartbeat.stop()
+            with suppress(LakewrightError):
+                self._heartbeat.stop()
 
     # ---- under the lock ------------------------------------------------------------------------
 
@@ -384,11 +391,12 @@ class Transaction:
         data = content.write(properties.version)
         try:
             files.complete(self.instant, self.action, data, completion_time)
-        except OutcomeUnknownError:
-            timeline = self._access.timeline(properties)
-            found = timeline.get(self.instant, self.action)
-            if found is None or not found.completed:
-                raise
+        except OutcomeUnknownError as error:
+            with suppress(StorageError):
+                found = self._access.timeline(properties).get(self.instant, self.action)
+                if found is not None and found.completed:
+                    return
+            raise error from None
 
     # ---- after it ------------------------------------------------------------------------------
 
@@ -438,11 +446,16 @@ def _mutation(instant: str, content: CommitMetadata) -> Mutation:
     replaced = content.partition_to_replace_file_ids or {}
     groups = {FileGroupId(p, file_id) for p, ids in replaced.items() for file_id in ids}
     changed = {_group(s) for s in content.write_stats if s.prev_commit not in NO_PREVIOUS}
-    rewritten = {
-        _group(s)
-        for s in content.write_stats
-        if s.prev_commit not in NO_PREVIOUS and not _is_log(s)
-    }
+    bases = [s for s in content.write_stats if s.prev_commit not in NO_PREVIOUS and not _is_log(s)]
+    rewritten = {_group(s) for s in bases}
+    if any((s.prev_commit or "") >= instant for s in bases):
+        raise WriteConflictError(
+            f"The write {instant} is based on files that are newer than itself.",
+            hint="Nothing was published. Load the snapshot before the write begins, and run it "
+            "again.",
+            context={"instant": instant},
+            retryable=True,
+        )
     return Mutation(instant, frozenset(groups | changed), frozenset(rewritten))
 
 

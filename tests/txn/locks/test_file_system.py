@@ -90,11 +90,23 @@ def test_a_lock_of_hudi_is_respected_until_it_expires(folder: Folder) -> None:
     assert [event.kind for event in folder.events] == ["lock.takeover.expired"]
 
 
-def test_a_lock_file_that_hudi_is_still_writing_is_held(folder: Folder) -> None:
-    for content in (b"", HUDI[:20], b"[]", b'{"lockThreadName": 1, "lakewright": 5}'):
+def test_a_lock_file_that_hudi_is_still_writing_is_held_and_nobodys_after_a_minute(
+    folder: Folder,
+) -> None:
+    for content in (b"", HUDI[:20], b"[]"):
         folder.storage.replace(PATH, content)
-        folder.storage.set_modified(PATH, folder.clock.now_ms())
-        assert "process" in busy(folder.lock(1, expire_s=60).try_acquire("me")).who
+        folder.age(59)
+        assert "began to write it" in busy(folder.lock(1).try_acquire("me")).who
+        folder.age(61)
+        obtained(folder.lock(1).try_acquire("me")).check()
+    assert {event.kind for event in folder.events} == {"lock.takeover.unfinished"}
+
+
+def test_a_finished_lock_file_of_another_shape_is_held_for_ever(folder: Folder) -> None:
+    for content in (b'{"lockThreadName": 1, "lakewright": 5}', HUDI):
+        folder.storage.replace(PATH, content)
+        folder.age(86400)
+        assert "Hudi process" in busy(folder.lock(1).try_acquire("me")).who
 
 
 def test_a_dead_process_of_this_machine_is_succeeded_at_once_and_that_is_told(
@@ -226,38 +238,47 @@ def test_a_negative_expiry_is_refused(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import sys, os
+import os, sys
 from lakewright.storage import LocalStorage
 from lakewright.runtime import SystemClock, SystemRandom
 from lakewright.txn.locks import acquire, lock_from
-root, counter, rounds, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-for number in range(rounds):
-    lock = lock_from(last if last.startswith("sqlite") else "file", LocalStorage(root))
-    lease = acquire(lock, "count", wait_s=60, clock=SystemClock(), random=SystemRandom())
-    value = int(open(counter).read())
-    lease.check()
-    open(counter, "w").write(str(value + 1))
-    if last == "die" and number == rounds - 1:
-        os._exit(9)
-    lease.release()
+root, rounds, deeds = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+counter = root + "/counter"
+
+def count(deed):
+    for number in range(rounds):
+        lock = lock_from(deed if deed.startswith("sqlite") else "file", LocalStorage(root))
+        lease = acquire(lock, "count", wait_s=60, clock=SystemClock(), random=SystemRandom())
+        value = int(open(counter).read())
+        lease.check()
+        open(counter, "w").write(str(value + 1))
+        if deed == "die" and number == rounds - 1:
+            os._exit(9)
+        lease.release()
+
+children = []
+for deed in deeds:
+    child = os.fork()
+    if child == 0:
+        count(deed)
+        os._exit(0)
+    children.append(child)
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+assert codes == [9 if deed == "die" else 0 for deed in deeds], codes
 """
 
 
-def run_processes(root: Path, lasts: list[str], rounds: int) -> int:
+def run_processes(root: Path, deeds: list[str], rounds: int) -> int:
     """Let real processes count in one file; what they counted."""
     counter = root / "counter"
     counter.write_text("0")
-    started = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, str(root), str(counter), str(rounds), x])
-        for x in lasts
-    ]
-    codes = [process.wait(120) for process in started]
-    assert codes == [9 if x == "die" else 0 for x in lasts]
+    program = [sys.executable, "-c", PROGRAM, str(root), str(rounds), *deeds]
+    subprocess.run(program, check=True, timeout=120)
     return int(counter.read_text())
 
 
 def test_real_processes_take_turns_and_a_killed_one_is_succeeded(tmp_path: Path) -> None:
-    assert run_processes(tmp_path, ["die", "go", "go"], 4) == 12
+    assert run_processes(tmp_path, ["die", "go", "go"], 3) == 9
     answer = FileSystemLock(LocalStorage(tmp_path), clock=HastyClock()).try_acquire("after")
     assert not isinstance(answer, LockHolder)
     assert [path.name for path in (tmp_path / ".hoodie").iterdir()] == ["lock"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,18 @@ from lakewright.errors import (
     OptionError,
 )
 from lakewright.runtime import ManualClock
-from lakewright.storage import LocalStorage, MemoryBucket, MemoryStorage
+from lakewright.storage import (
+    Credentials,
+    LocalStorage,
+    MemoryBucket,
+    MemoryStorage,
+    Storage,
+    StorageOptions,
+    open_storage,
+    register_credential_provider,
+)
 from lakewright.storage.faults import FaultPlan, unavailable, unknown_outcome
+from lakewright.txn.locks import LockProvider, lock_from
 from lakewright.txn.locks.storage_lock import LOCK_PATH, StorageLock
 from tests.txn.locks.contention import IdleSpawner, busy, chance, eventually, obtained
 
@@ -192,3 +204,57 @@ def test_an_audit_trail_that_cannot_be_written_does_not_touch_the_lock(world: Wo
     lease = obtained(world.lock(FaultPlan({3: unavailable()})).try_acquire("me"))
     lease.check()
     lease.release()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Storage]:
+    """A table's place on an S3 server."""
+    server_module = pytest.importorskip("moto.server")
+    pytest.importorskip("obstore")
+    boto3 = pytest.importorskip("boto3")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    keys = {"aws_access_key_id": "test-key-id", "aws_secret_access_key": "test-secret"}
+    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
+    client.create_bucket(Bucket="locks")
+    register_credential_provider(
+        "lock-test",
+        lambda uri: Credentials(access_key_id="test-key-id", secret_access_key="test-secret"),
+    )
+    options = StorageOptions(
+        provider="lock-test", region="us-east-1", endpoint=endpoint, allow_http=True
+    )
+    yield open_storage("s3://locks/table", options)
+    server.stop()
+
+
+@pytest.mark.parametrize("name", ["storage", "file"])
+def test_on_s3_a_lock_is_granted_renewed_lost_and_freed(s3: Storage, name: str) -> None:
+    def lock() -> LockProvider:
+        made = lock_from(name, s3, spawner=IdleSpawner())
+        assert made is not None
+        return made
+
+    first = obtained(lock().try_acquire("first"))
+    assert busy(lock().try_acquire("second")).who.startswith("first")
+    assert first.renew()
+    first.check()
+    first.release()
+    second = obtained(lock().try_acquire("second"))
+    first.release()
+    assert not first.tenure.extend()
+    second.check()
+    s3.replace(LOCK_PATH if name == "storage" else ".hoodie/lock", LEFT[name])
+    with pytest.raises(LockLostError):
+        second.check()
+    second.release()
+    busy(lock().try_acquire("third"))
+
+
+LEFT = {
+    "storage": b'{"expired":false,"validUntil":9999999999999,"owner":"hudi"}',
+    "file": b'{"lockThreadName":"main"}',
+}

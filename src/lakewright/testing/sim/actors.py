@@ -49,6 +49,7 @@ class Actor:
         self.clock = ActorClock(world.scheduler)
         self.random = SeededRandom(f"{world.seed}/{name}")
         self.fates = FateMaker(rates, random.Random(f"{world.seed}/{name}/faults"))  # noqa: S311
+        self.fates.certain = world.disk.has_folders
         self.main = Fiber(name, self, lambda: fn(self))
         self._client = MemoryClient(world.disk.bucket, self)
         self._pending: dict[int, Fate] = {}
@@ -97,9 +98,11 @@ class Actor:
     # ---- Spawner -------------------------------------------------------------------------------
 
     def spawn(self, fn: Callable[[], T], name: str) -> Task[T]:
-        """Start `fn` as a thread of this process."""
+        """Start `fn` as a thread of this process; before the world begins nothing is started."""
         self._spawned += 1
         fiber = Fiber(f"{self.name}/{self._spawned}", self, fn)
+        if self.world.scheduler.current is None:
+            return SimTask(self.world, fiber, name)
         self.world.trace.add(self.world.now, self.name, "spawn", name, fiber.name)
         self.world.scheduler.start(fiber)
         self.world.scheduler.pause(self.world.now)

@@ -24,7 +24,12 @@ from lakewright.testing.sim.trace import Trace
 
 __all__ = ["Change", "Disk", "SimStorage"]
 
-_FOLDER = Guarantees(real_directories=True, atomic_replace=True, modified_times_settable=True)
+_FOLDER = Guarantees(
+    real_directories=True,
+    atomic_replace=False,
+    modified_times_settable=True,
+    whole_objects_only=False,
+)
 _BUCKET = Guarantees(
     real_directories=False,
     atomic_replace=True,
@@ -61,8 +66,6 @@ class Disk:
         self.observers: list[Observer] = []
         self.makers: dict[str, str] = {}
         """Who wrote each object last."""
-        self.first_makers: dict[str, str] = {}
-        """Who created each object that is there."""
         self._seen = 0
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
 
@@ -76,10 +79,8 @@ class Disk:
         path = operation.path
         if operation.name == "delete":
             self.makers.pop(path, None)
-            self.first_makers.pop(path, None)
         else:
             self.makers[path] = who
-            self.first_makers.setdefault(path, who)
         change = Change(number, time_s, who, operation.name, path)
         for observer in self.observers:
             observer(change)

@@ -54,6 +54,9 @@ class FaultRates:
     unavailable: float = 0.0
     unknown: float = 0.0
     jump: float = 0.0
+    outage: float = 0.0
+    """That the storage cannot be reached from now on, for a number of operations."""
+    outage_max: int = 30
     stall_s_max: float = 60.0
     jump_ms_max: float = 5_000.0
     latency_s: float = 0.01
@@ -64,7 +67,8 @@ class FaultRates:
     @property
     def total(self) -> float:
         """The probability that anything happens."""
-        return self.crash + self.stall + self.unavailable + self.unknown + self.jump
+        failing = self.unavailable + self.unknown + self.outage
+        return self.crash + self.stall + self.jump + failing
 
 
 NO_RATES: Final = FaultRates()
@@ -78,7 +82,11 @@ class FateMaker:
     chance: random.Random
     exact: dict[int, Fate] = field(default_factory=dict)
     """Fates by operation number; they come before anything drawn."""
-    steady: Callable[[Operation], bool] = lambda operation: False
+    certain: bool = False
+    """Whether the storage never loses an answer, as a folder does not."""
+    _out: int = 0
+    """Operations that the storage is still out of reach for."""
+    steady: Callable[[Operation], bool] = lambda _: False
     """Operations before which the process does not stall: between the last look at a lock and what
     is published under it lies one operation that no protocol on this storage can protect."""
 
@@ -88,6 +96,9 @@ class FateMaker:
         if exact is not None:
             return exact
         rates = self.rates
+        if self._out:
+            self._out -= 1
+            return self._unreachable(operation)
         if rates.total == 0.0:
             return None
         draw = self.chance.random()
@@ -107,9 +118,18 @@ class FateMaker:
             ahead = 2 * self.chance.random() - 1
             return Fate(FateKind.JUMP, effect, rates.jump_ms_max * ahead)
         draw -= rates.jump
+        if draw < rates.outage:
+            self._out = int(rates.outage_max * self.chance.random())
+            return self._unreachable(operation)
+        draw -= rates.outage
         if draw < rates.unknown and operation.name in WRITES:
             return Fate(FateKind.UNKNOWN, effect)
         return Fate(FateKind.UNAVAILABLE, False)
+
+    def _unreachable(self, operation: Operation) -> Fate:
+        """An operation in an outage fails, but the first of them may have got through."""
+        lost = self.chance.random() < 0.2 and operation.name in WRITES and not self.certain
+        return Fate(FateKind.UNKNOWN if lost else FateKind.UNAVAILABLE, lost)
 
     def latency_s(self) -> float:
         """How long an operation takes."""

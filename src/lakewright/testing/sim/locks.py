@@ -1,13 +1,14 @@
 """Locks in a simulated world: an ideal one, and the book that knows who really holds which.
 
 `SimLock` is a lock service outside the table's storage, as a session of ZooKeeper is: it is lost
-when its process dies or stands still for longer than the lease, and never otherwise. `Watched`
-wraps any provider, also the real ones on the simulated disk. Both write a `Ledger`, which is what
-the rule "published by the holder" is checked against.
+when its process dies or stands still for longer than the lease, and never otherwise. Locks that are
+objects on the simulated disk are watched there. Both keep a `Ledger`, which is what the rule
+"published by the holder" is checked against.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,9 +18,12 @@ from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.disk import Change
 from lakewright.testing.sim.table_state import TableState
 from lakewright.testing.sim.world import World
-from lakewright.txn.locks.protocol import Lease, LockHolder, LockProvider
+from lakewright.txn.locks.file_system import DEFAULT_PATH
+from lakewright.txn.locks.lock_file import LockFile
+from lakewright.txn.locks.protocol import Lease, LockHolder
+from lakewright.txn.locks.storage_lock import LOCK_PATH
 
-__all__ = ["Ledger", "SimLock", "Watched", "published_by_holder"]
+__all__ = ["Ledger", "SimLock", "published_by_holder", "watch_lock_files"]
 
 _LATENCY_S = 0.002
 
@@ -29,15 +33,6 @@ class Ledger:
     """Who holds the lock of one table, in truth."""
 
     holder: Actor | None = None
-    since_s: float = 0.0
-    taken_over: int = 0
-    """How often a lock changed hands without being given back."""
-
-    def grant(self, actor: Actor, now_s: float) -> None:
-        """The lock is `actor`'s now."""
-        if self.holder is not None and self.holder is not actor:
-            self.taken_over += 1
-        self.holder, self.since_s = actor, now_s
 
     def free(self, actor: Actor) -> None:
         """`actor` gave it back, if it was its own."""
@@ -66,13 +61,14 @@ class SimLock:
     def try_acquire(self, who: str) -> Lease | LockHolder:
         """The lock, or who is in the way."""
         world = self._actor.world
-        world.scheduler.pause(world.now + _LATENCY_S)
+        if world.scheduler.current is not None:
+            world.scheduler.pause(world.now + _LATENCY_S)
         holder = self._ledger.holder
         if holder is not None and not self._lost(holder):
             return LockHolder(holder.name, None, self.place)
         if holder is not None:
             world.count("lock.taken_over")
-        self._ledger.grant(self._actor, world.now)
+        self._ledger.holder = self._actor
         world.trace.add(world.now, self._actor.name, "lock", who)
         return _SimLease(self, who)
 
@@ -125,61 +121,43 @@ class _SimLease:
             self._lock.free()
 
 
-class Watched:
-    """Any lock provider, with the ledger kept."""
+def watch_lock_files(world: World, ledger: Ledger, *, root: str) -> Callable[[Change], None]:
+    """An observer: keep the ledger of the locks that are objects on the disk.
 
-    def __init__(self, inner: LockProvider, ledger: Ledger, actor: Actor) -> None:
-        self._inner = inner
-        self._ledger = ledger
-        self._actor = actor
+    Who holds the lock is what its object says, from the moment at which it says so, whenever a
+    process learns of it.
+    """
+    owners: dict[str, Actor] = {}
+    paths = {f"{root}/{LOCK_PATH}", f"{root}/{DEFAULT_PATH}"}
 
-    @property
-    def place(self) -> str:
-        """What the lock is and where."""
-        return self._inner.place
+    def observe(change: Change) -> None:
+        if change.path not in paths:
+            return
+        found = world.disk.bucket.get(change.path)
+        owner, given_back = _owner(found.content) if found is not None else ("", True)
+        if given_back:
+            if ledger.holder is not None:
+                world.trace.add(world.now, change.who, "unlock", change.path)
+            ledger.holder = None
+            return
+        actor = next((a for a in world.actors if a.name == change.who), world.setup)
+        holder = owners.setdefault(owner, actor)
+        if ledger.holder is not holder:
+            if ledger.holder is not None:
+                world.count("lock.taken_over")
+            ledger.holder = holder
+            world.trace.add(world.now, holder.name, "lock", change.path)
 
-    @property
-    def shared(self) -> bool:
-        """Whether it excludes other processes."""
-        return self._inner.shared
-
-    def try_acquire(self, who: str) -> Lease | LockHolder:
-        """The lock, or who is in the way."""
-        answer = self._inner.try_acquire(who)
-        if isinstance(answer, LockHolder):
-            return answer
-        world = self._actor.world
-        if self._ledger.holder is not None and self._ledger.holder is not self._actor:
-            world.count("lock.taken_over")
-        self._ledger.grant(self._actor, world.now)
-        world.trace.add(world.now, self._actor.name, "lock", who)
-        return _WatchedLease(answer, self._ledger, self._actor)
+    return observe
 
 
-class _WatchedLease:
-    """A lease whose release is noted before it can take effect."""
-
-    def __init__(self, inner: Lease, ledger: Ledger, actor: Actor) -> None:
-        self._inner = inner
-        self._ledger = ledger
-        self._actor = actor
-
-    @property
-    def holder(self) -> LockHolder:
-        """What others are told about us."""
-        return self._inner.holder
-
-    def check(self) -> None:
-        """Raise `LockLostError` unless the lock is surely still ours."""
-        self._inner.check()
-
-    def release(self) -> None:
-        """Give the lock back."""
-        if not self._actor.dead:
-            self._ledger.free(self._actor)
-            world = self._actor.world
-            world.trace.add(world.now, self._actor.name, "unlock")
-        self._inner.release()
+def _owner(content: bytes) -> tuple[str, bool]:
+    """The token of a lock object, and whether it was given back."""
+    file = LockFile.decode(content, modified_ms=0)
+    if file.token is not None:
+        return file.token, file.released
+    values = json.loads(content)
+    return values["owner"], values["expired"]
 
 
 def published_by_holder(

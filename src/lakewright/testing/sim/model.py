@@ -1,10 +1,10 @@
 """The model of a table's content: what each instant adds and replaces, told before it commits.
 
 A writer tells the model what it is going to commit (`intend`), and afterwards what it learned
-(`acknowledge`). What a table must hold then follows from the committed instants alone: their effects
-one after another, as they completed. A reader that pinned a timeline must see exactly that. Where a
-version orders by requested times, an overwrite spares what was requested after it, even if that
-completed first.
+(`acknowledge`). What a table must hold then follows from the committed instants alone: their
+effects one after another, as they completed. A reader that pinned a timeline must see exactly that.
+Where a version orders by requested times, an overwrite spares what was requested after it, even if
+that completed first, unless it names it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ class Effect:
 
     adds: Mapping[FileGroupId, Rows] = field(default_factory=dict)
     """Rows put into file groups; rows of the same key replace what is there."""
+    replaces: frozenset[FileGroupId] = frozenset()
+    """File groups that are gone afterwards."""
     overwrites: frozenset[str] = frozenset()
-    """Partitions of which everything that came before is gone afterwards."""
+    """Partitions of which everything else that came before is gone too."""
 
 
 class TableModel:
@@ -62,9 +64,9 @@ class TableModel:
             effect = self._effects.get(instant)
             if effect is None:
                 continue
-            gone = [g for g in groups if g.partition in effect.overwrites]
-            for group in gone:
-                if self._by_completion or born[group] < instant:
+            for group in list(groups):
+                older = self._by_completion or born[group] < instant
+                if group in effect.replaces or (older and group.partition in effect.overwrites):
                     del groups[group]
             for group, rows in effect.adds.items():
                 groups.setdefault(group, {}).update(rows)

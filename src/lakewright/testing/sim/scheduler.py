@@ -1,4 +1,4 @@
-"""The scheduler of a simulated world: many threads, exactly one of them runs, one seed decides when.
+"""The scheduler of a simulated world: many threads, of which exactly one runs at a time.
 
 A `Fiber` is an operating system thread that runs only while it holds the world's baton. It gives
 the baton away in `pause` alone, and always to the fiber that is due first; ties go to the one that
@@ -14,6 +14,7 @@ that another fiber holds, a socket) would stop the world for ever: `run` notices
 from __future__ import annotations
 
 import heapq
+import os
 import sys
 import threading
 import traceback
@@ -36,9 +37,6 @@ class StuckError(RuntimeError):
 class Fiber:
     """One thread of one simulated process."""
 
-    __slots__ = ("baton", "carrier", "done", "due", "error", "fn", "killed", "name", "owner")
-    __slots__ += ("ticket", "value", "waiters")
-
     def __init__(self, name: str, owner: Any, fn: Callable[[], Any]) -> None:
         self.name = name
         self.owner = owner
@@ -53,6 +51,8 @@ class Fiber:
         self.baton = threading.Lock()
         self.baton.acquire()
         self.carrier: _Carrier | None = None
+        self.thread = 0
+        """Which operating system thread carries it."""
         self.waiters: list[Fiber] = []
 
 
@@ -88,6 +88,10 @@ class _Carrier:
             pass_on()
 
 
+# The threads of idle carriers do not exist in a forked process.
+os.register_at_fork(after_in_child=_Carrier._idle.clear)  # noqa: SLF001
+
+
 class Scheduler:
     """Who runs, and what time it is."""
 
@@ -99,7 +103,7 @@ class Scheduler:
         self._queue: list[tuple[float, int, Fiber]] = []
         self._tickets = 0
         self._alive: dict[Fiber, None] = {}
-        self._resume_at = resume_at or (lambda owner: 0.0)
+        self._resume_at = resume_at or (lambda _: 0.0)
         """Until when the process of a fiber stands still."""
         self._over = threading.Lock()
         self._over.acquire()
@@ -114,7 +118,8 @@ class Scheduler:
     def pause(self, until: float) -> None:
         """Let the current fiber go on at `until`, and everybody who is due before it first."""
         fiber = self.current
-        assert fiber is not None
+        if fiber is None or fiber.thread != threading.get_ident():
+            raise StuckError("A thread that no Spawner of this world started takes part in it.")
         if fiber.killed:
             raise SimulatedCrash(f"{fiber.name} is dead")
         self.steps += 1
@@ -235,6 +240,7 @@ class Scheduler:
 
     def _life(self, fiber: Fiber) -> Callable[[], None]:
         """What a carrier does for one fiber; the answer passes the baton on."""
+        fiber.thread = threading.get_ident()
         if not fiber.killed:
             try:
                 fiber.value = fiber.fn()

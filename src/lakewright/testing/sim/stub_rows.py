@@ -9,7 +9,7 @@ block-selection code, so that what is stubbed is Parquet and Avro only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from lakewright.format.file_slices import FileGroupId, FileSlice
 from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, encode_block, read_blocks
@@ -72,12 +72,6 @@ def _slice_rows(
     for log in slice_.logs:
         blocks += read_blocks(storage.read(log.path), path=log.path)
     visible = block_visibility(properties, timeline)
-    for block in _chosen(blocks, visible):
+    for block in select_blocks(blocks, is_visible=visible, latest=None).blocks:
         rows.update(rows_of_base(block.content))
     return rows
-
-
-def _chosen(blocks: list[LogBlock], visible: object) -> Iterable[LogBlock]:
-    if not blocks:
-        return ()
-    return select_blocks(blocks, is_visible=visible, latest=None).blocks  # type: ignore[arg-type]

@@ -51,11 +51,8 @@ class StateFile:
     state: State
     completion_time: str | None
     stored: Stored
-
-    @property
-    def family(self) -> str:
-        """The action under which all states of the instant are one."""
-        return completed_action(self.action)
+    family: str
+    """The action under which all states of the instant are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +90,12 @@ class TableState:
         """Instants that were committed and archived."""
         self.dead: set[str] = set()
         """Processes that died."""
+        self.ended: set[str] = set()
+        """Processes that died or came to their end."""
         self.changed_files: set[str] = set()
         """State files that came or went since the checkers looked last."""
         self._timeline: Timeline | None = None
+        self._instants: dict[str, list[StateFile]] | None = None
         self._records: dict[tuple[str, int], AvroRecord | LakewrightError | None] = {}
         self._folder = f"{properties.timeline_folder}/"
 
@@ -137,7 +137,7 @@ class TableState:
             return "data"
         name = path.removeprefix(self._folder)
         if self.state_files.pop(name, None) is not None:
-            self._timeline = None
+            self._timeline = self._instants = None
             self.changed_files.add(name)
             return "state"
         return ""
@@ -158,9 +158,15 @@ class TableState:
         if parsed.state is State.COMPLETED and completion_time is None:
             completion_time = format_time(stored.modified_ms, zone=self.properties.timeline_zone)
         self.state_files[name] = StateFile(
-            name, parsed.requested_time, parsed.action, parsed.state, completion_time, stored
+            name,
+            parsed.requested_time,
+            parsed.action,
+            parsed.state,
+            completion_time,
+            stored,
+            completed_action(parsed.action),
         )
-        self._timeline = None
+        self._timeline = self._instants = None
         self.changed_files.add(name)
         return "state"
 
@@ -178,10 +184,11 @@ class TableState:
 
     def instants(self) -> dict[str, list[StateFile]]:
         """State files by requested time."""
-        found: dict[str, list[StateFile]] = {}
-        for file in self.state_files.values():
-            found.setdefault(file.requested_time, []).append(file)
-        return found
+        if self._instants is None:
+            self._instants = {}
+            for file in self.state_files.values():
+                self._instants.setdefault(file.requested_time, []).append(file)
+        return self._instants
 
     def completed(self) -> Iterator[StateFile]:
         """Completed state files."""

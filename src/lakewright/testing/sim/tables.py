@@ -7,7 +7,7 @@ what the model says about exactly the committed instants of that timeline.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakewright.format import property_keys as keys
@@ -24,7 +24,7 @@ from lakewright.storage.base import Storage
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.checkers import ALL_CHECKERS, Checker, watch
 from lakewright.testing.sim.clocks import EPOCH_MS
-from lakewright.testing.sim.locks import Ledger, published_by_holder
+from lakewright.testing.sim.locks import Ledger, published_by_holder, watch_lock_files
 from lakewright.testing.sim.model import TableModel, differences
 from lakewright.testing.sim.stub_rows import read_rows
 from lakewright.testing.sim.table_state import TableState
@@ -69,26 +69,42 @@ class SimTable:
         merge_on_read: bool,
         partitions: Sequence[str] = ("p0", "p1"),
         checkers: Sequence[Checker] = ALL_CHECKERS,
-        every_change: bool = True,
         locked: bool = True,
-        properties: Mapping[str, str] | None = None,
     ) -> SimTable:
-        """An empty table, watched by `checkers`."""
-        values = {**table_properties(version, merge_on_read=merge_on_read), **(properties or {})}
-        of = TableProperties(values)
+        """An empty table for stub rows, watched by `checkers`."""
+        properties = TableProperties(table_properties(version, merge_on_read=merge_on_read))
         storage = world.setup.storage.child(ROOT)
-        storage.create_if_absent(PROPERTIES_FILE, format_properties(values, ("simulated",)))
-        storage.make_dir(of.timeline_folder)
+        text = format_properties(properties.values, ("simulated",))
+        storage.create_if_absent(PROPERTIES_FILE, text)
+        storage.make_dir(properties.timeline_folder)
         for partition in partitions:
             content = format_partition_metadata(
                 "0" * 17, partition_depth(partition), now_ms=EPOCH_MS
             )
             storage.create_if_absent(f"{partition}/{PARTITION_METADATA_FILE}", content)
-        table = cls(world, of, TableState(of), TableModel(of.version), Ledger())
-        watch(world, table.state, checkers, root=ROOT, every_change=every_change)
-        if locked:
-            world.observe(published_by_holder(world, table.state, table.ledger, root=ROOT))
+        table = cls.of(world, properties, checkers=checkers, locked=locked)
         world.finally_check(table.check_final)
+        return table
+
+    @classmethod
+    def of(
+        cls,
+        world: World,
+        properties: TableProperties,
+        *,
+        checkers: Sequence[Checker] = ALL_CHECKERS,
+        locked: bool = True,
+    ) -> SimTable:
+        """The table that is on the disk, watched from now on.
+
+        `locked`: what belongs under the table's lock must be published under it.
+        """
+        state, model = TableState(properties), TableModel(properties.version)
+        table = cls(world, properties, state, model, Ledger())
+        if locked:
+            world.observe(watch_lock_files(world, table.ledger, root=ROOT))
+            world.observe(published_by_holder(world, state, table.ledger, root=ROOT))
+        watch(world, state, checkers, root=ROOT)
         return table
 
     def storage(self, actor: Actor) -> Storage:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from lakewright.runtime.random import SeededRandom
 from lakewright.storage.faults import SimulatedCrash
 from lakewright.testing.sim.actors import Actor
+from lakewright.testing.sim.cached_values import without_class_locks
 from lakewright.testing.sim.clocks import StoreClock
 from lakewright.testing.sim.disk import Change, Disk
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
@@ -81,14 +82,16 @@ class World:
         self.actors: list[Actor] = []
         self.store_clock = StoreClock(self.scheduler)
         self.disk = Disk(self.store_clock, folders=folders)
+        self.dead: set[str] = set()
+        """Names of the processes that died."""
+        self.ended: set[str] = set()
+        """Names of the processes that died or came to their end."""
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
         self._seen: set[tuple[str, str]] = set()
         self._restarts: dict[str, tuple[Callable[[Actor], Any], FaultRates, int, float]] = {}
         self._at_rest: list[tuple[str, Callable[[Actor], Any]]] = []
         self._finals: list[Callable[[], None]] = []
-        self.resting = False
-        """Whether the actors have ended and nothing goes wrong any more."""
         self.setup = Actor(self, "setup", lambda _: None, NO_RATES)
         """For preparing the disk before the world begins; nothing goes wrong for it."""
 
@@ -115,7 +118,14 @@ class World:
         restart_after_s: float = 1.0,
     ) -> Actor:
         """Let a process run `fn`; after a crash it is started anew, `restarts` times at most."""
-        actor = Actor(self, name, fn, rates)
+
+        def life(actor: Actor) -> Any:
+            try:
+                return fn(actor)
+            finally:
+                self.ended.add(actor.name)
+
+        actor = Actor(self, name, life, rates)
         self.actors.append(actor)
         self._restarts[name] = (fn, rates, restarts, restart_after_s)
         self.scheduler.start(actor.main, delay=delay_s)
@@ -150,6 +160,8 @@ class World:
 
     def died(self, actor: Actor) -> None:
         """Start the process anew, if it is to be."""
+        self.dead.add(actor.name)
+        self.ended.add(actor.name)
         fn, rates, left, after_s = self._restarts.get(actor.name, (None, NO_RATES, 0, 0.0))
         if fn is not None and left > 0:
             stem, _, number = actor.name.partition("#")
@@ -168,7 +180,6 @@ class World:
     def run(self) -> Outcome:
         """Play the world to its end."""
         self._play()
-        self.resting = True
         for name, fn in self._at_rest:
             if self.violations:
                 break
@@ -190,17 +201,17 @@ class World:
 
     def _play(self) -> None:
         """Run until the main thread of every actor has ended; then their tasks end too."""
-        mains = [actor.main for actor in self.actors if not actor.main.done]
-        umpire = Actor(self, "umpire", lambda _: self._wait_for(mains), NO_RATES)
+        umpire = Actor(self, "umpire", lambda _: self._outlive(), NO_RATES)
         self.scheduler.start(umpire.main)
         try:
-            self.scheduler.run()
+            with without_class_locks():
+                self.scheduler.run()
         except StuckError as error:
             self.violate("stuck", str(error))
         for actor in self.actors:
             self._judge(actor)
 
-    def _wait_for(self, mains: list[Any]) -> None:
+    def _outlive(self) -> None:
         """Outlive every actor, those restarted included, then end what they left running."""
         waited = 0
         while waited < len(self.actors):

@@ -5,8 +5,9 @@ carries a random token: a lock is released only if the file still has it, and `c
 again. The file's modification time is renewed while the lock is held, so that neither side takes it
 for expired. A lock is taken over by a conditional replacement of exactly the version that was
 judged, so that one of several waiters wins: at once if its process is known to be dead (same
-machine and boot) or if this process itself left it in doubt, and after `expire_s` if that is set.
-We rely on three quarters of that time; clocks may differ by the rest.
+machine and boot) or if this process itself left it in doubt, after a minute if its writer never
+finished the file, and after `expire_s` if that is set. We rely on three quarters of that time;
+clocks may differ by the rest.
 
 A lock is given back by deleting the file, or, where conditional replacements hold for everybody (an
 object store, on which Hudi refuses this lock), by replacing it with one that says so.
@@ -47,6 +48,8 @@ __all__ = ["FileSystemLock"]
 
 DEFAULT_PATH: Final = ".hoodie/lock"
 SETTLE_S: Final = 0.05
+UNFINISHED_S: Final = 60.0
+"""After that time a file that its writer did not finish is nobody's: writing one takes moments."""
 _RENEW_S_MAX: Final = 15.0
 """Hudi's shortest expiry is a minute, and its processes may have one where ours have none."""
 _VALID_SHARE: Final = 0.75
@@ -241,6 +244,8 @@ class FileSystemLock:
         if file.process is not None and self._processes.is_dead(file.process):
             return "dead"
         age_ms = self._clock.now_ms() - found.modified_ms
+        if file.unfinished and age_ms > UNFINISHED_S * 1000:
+            return "unfinished"
         return "expired" if 0 < self._expire_s * 1000 < age_ms else ""
 
     def _holder(self, found: _Found | None) -> LockHolder:

@@ -28,6 +28,8 @@ class LockFile:
     process: ProcessIdentity | None = None
     released: bool = False
     """Nobody's lock any more, where a file is better replaced than deleted."""
+    unfinished: bool = False
+    """Its writer did not come to the end of it."""
 
     def encode(self) -> bytes:
         """The content, to be read by people, by Hudi and by `decode`."""
@@ -52,7 +54,7 @@ class LockFile:
             values = json.loads(content)
             thread = str(values["lockThreadName"])
         except (ValueError, TypeError, KeyError):
-            return cls("a process that is just writing its lock file", modified_ms)
+            return cls("a process that began to write it", modified_ms, unfinished=True)
         ours = values.get("lakewright")
         if not isinstance(ours, dict) or not isinstance(ours.get("token"), str):
             return cls(f"thread {thread!r} of a Hudi process", modified_ms)

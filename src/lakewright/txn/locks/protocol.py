@@ -22,7 +22,7 @@ from lakewright.runtime.retry import RetryBudget
 
 __all__ = ["Lease", "LockHolder", "LockProvider", "acquire"]
 
-_PAUSES: Final = RetryBudget(delay_s_first=0.05, delay_s_max=2.0)
+_PAUSES: Final = RetryBudget(delay_s_first=0.05, delay_s_max=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ services (archiving, plans, cleaning, the metadata table) there are none yet.
 from __future__ import annotations
 
 from lakewright.testing.sim.checkers import files, liveness, rollback, timeline
-from lakewright.testing.sim.checkers.checker import Checker, When, watch
+from lakewright.testing.sim.checkers.checker import Checker, When, relaxed, watch
+from lakewright.testing.sim.checkers.liveness import rolled_back_when_dead
 
-__all__ = ["ALL_CHECKERS", "Checker", "When", "watch"]
+__all__ = ["ALL_CHECKERS", "Checker", "When", "relaxed", "rolled_back_when_dead", "watch"]
 
 ALL_CHECKERS: tuple[Checker, ...] = (
     *timeline.CHECKERS,

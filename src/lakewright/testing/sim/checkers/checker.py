@@ -8,15 +8,15 @@ when something of that kind changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lakewright.testing.sim.disk import Change
 from lakewright.testing.sim.table_state import Stored, TableState
 from lakewright.testing.sim.world import World
 
-__all__ = ["Checker", "When", "watch"]
+__all__ = ["Checker", "When", "relaxed", "watch"]
 
 
 class When(Enum):
@@ -38,18 +38,13 @@ class Checker:
     when: When = When.ALWAYS
 
 
-def watch(
-    world: World,
-    state: TableState,
-    checkers: Iterable[Checker],
-    *,
-    root: str,
-    every_change: bool = True,
-) -> None:
-    """Keep `state` up with the table at `root` and run the checkers on it.
+def relaxed(checkers: Iterable[Checker], rules: Collection[str]) -> tuple[Checker, ...]:
+    """The checkers, with those of some rules at rest only."""
+    return tuple(replace(c, when=When.AT_REST) if c.rule in rules else c for c in checkers)
 
-    Without `every_change` all of them look at the end only, which is faster and sees less.
-    """
+
+def watch(world: World, state: TableState, checkers: Iterable[Checker], *, root: str) -> None:
+    """Keep `state` up with the table at `root` and run the checkers on it."""
     chosen = tuple(checkers)
     by_kind = {
         kind: tuple(c for c in chosen if kind in c.kinds and c.when is When.ALWAYS)
@@ -70,22 +65,31 @@ def watch(
                 found.content, found.modified_ms, change.who, change.number, change.time_s
             )
             kind = state.put(path, made)
-        if every_change and kind:
+        if kind:
             _run(world, state, by_kind[kind])
             state.changed_files.clear()
 
     def finish() -> None:
-        state.dead = {actor.name for actor in world.actors if actor.dead}
         state.changed_files.clear()
         _run(world, state, chosen)
 
-    for path in bucket.objects():
-        if path.startswith(inside):
-            found = bucket.get(path)
-            assert found is not None
-            state.put(path[len(inside) :], Stored(found.content, found.modified_ms, "setup", 0, 0))
+    state.dead, state.ended = world.dead, world.ended
+    _take_in(world, state, inside)
     world.observe(observe)
     world.finally_check(finish)
+
+
+def _take_in(world: World, state: TableState, inside: str) -> None:
+    """Begin with what is on the disk."""
+    there = [
+        (p, s)
+        for p in world.disk.bucket.objects()
+        if p.startswith(inside) and (s := world.disk.bucket.get(p)) is not None
+    ]
+    there.sort(key=lambda found: found[1].modified_ms)
+    for order, (path, found) in enumerate(there, -len(there)):
+        made = Stored(found.content, found.modified_ms, "setup", order, 0.0)
+        state.put(path[len(inside) :], made)
 
 
 def _run(world: World, state: TableState, checkers: Iterable[Checker]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lakewright.testing.sim.checkers.checker import Checker, When
 from lakewright.testing.sim.table_state import TableState
 
-__all__ = ["CHECKERS"]
+__all__ = ["CHECKERS", "rolled_back_when_dead"]
 
 _HEARTBEAT = frozenset({"heartbeat"})
 
@@ -31,6 +31,26 @@ def beats_for_what_is_pending(state: TableState) -> Iterator[str]:
         if (found is None or found.completed) and stored.who not in state.dead:
             what = "not on the timeline" if found is None else "completed"
             yield f"{stored.who} left the heartbeat of {instant}, which is {what}"
+
+
+def rolled_back_when_dead(tolerance_ms: int, skew_ms: int) -> Checker:
+    """A checker that knows how long a silent process counts as alive, and how far clocks differ.
+
+    While a process runs, its writes are rolled back by others only after that time.
+    """
+
+    def check(state: TableState) -> Iterator[str]:
+        for file, target, _ in state.rollbacks():
+            beat = state.heartbeats.get(target)
+            plan = state.state_files.get(f"{file.requested_time}.rollback.requested")
+            if beat is None or plan is None or beat.order > plan.stored.order:
+                continue
+            silent_ms = plan.stored.modified_ms - beat.modified_ms
+            known = beat.who in state.ended or beat.who == plan.stored.who
+            if not known and silent_ms < tolerance_ms - skew_ms:
+                yield f"{plan.stored.who} rolls {target} back, {silent_ms} ms after its last beat"
+
+    return Checker("14.31", "only the dead are rolled back", frozenset({"state"}), check)
 
 
 CHECKERS = (

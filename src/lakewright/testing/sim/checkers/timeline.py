@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from lakewright.errors import LakewrightError
 from lakewright.format.instant import State
@@ -32,15 +33,25 @@ def one_completion(state: TableState) -> Iterator[str]:
             yield f"{time} was completed more than once: {', '.join(done)}"
 
 
-def states_in_order(state: TableState) -> Iterator[str]:
-    """An inflight file has its requested one, a completed file its inflight one."""
+def inflight_was_requested(state: TableState) -> Iterator[str]:
+    """An inflight file has its requested one."""
+    for time, family, there in _states(state):
+        if State.INFLIGHT in there and State.REQUESTED not in there:
+            yield f"{time} {family} is inflight but not requested"
+
+
+def completed_was_inflight(state: TableState) -> Iterator[str]:
+    """A completed file has its inflight one."""
+    for time, family, there in _states(state):
+        if State.COMPLETED in there and State.INFLIGHT not in there:
+            yield f"{time} {family} is completed but not inflight"
+
+
+def _states(state: TableState) -> Iterator[tuple[str, str, set[State]]]:
+    """Time and family of every instant but savepoints, and the states it has files of."""
     for time, files in state.instants().items():
-        for family in {f.family for f in files} - {"savepoint"}:
-            there = {f.state for f in files if f.family == family}
-            if State.INFLIGHT in there and State.REQUESTED not in there:
-                yield f"{time} {family} is inflight but was never requested"
-            if State.COMPLETED in there and State.INFLIGHT not in there:
-                yield f"{time} {family} is completed but was never inflight"
+        for family in sorted({f.family for f in files} - {"savepoint"}):
+            yield time, family, {f.state for f in files if f.family == family}
 
 
 def completion_times(state: TableState) -> Iterator[str]:
@@ -62,7 +73,7 @@ def completions_in_order(state: TableState) -> Iterator[str]:
     if not state.version.completion_time_in_name:
         return
     published = sorted(state.completed(), key=lambda f: f.stored.order)
-    for earlier, later in zip(published, published[1:], strict=False):
+    for earlier, later in pairwise(published):
         if (earlier.completion_time or "") >= (later.completion_time or ""):
             yield f"{later.name} was published after {earlier.name}, with a smaller time"
 
@@ -86,7 +97,8 @@ def contents_parse(state: TableState) -> Iterator[str]:
 CHECKERS = (
     Checker("14.1", "one action family per time", _STATE, one_family_per_time),
     Checker("14.2", "one completed file per instant", _STATE, one_completion),
-    Checker("14.3", "no state without the one before it", _STATE, states_in_order),
+    Checker("14.3a", "inflight after requested", _STATE, inflight_was_requested),
+    Checker("14.3b", "completed after inflight", _STATE, completed_was_inflight),
     Checker("14.4", "completion times after requests, distinct", _STATE, completion_times),
     Checker("14.5", "completion times in the order of publishing", _STATE, completions_in_order),
     Checker("14.6", "completed files and pending plans parse", _STATE, contents_parse),

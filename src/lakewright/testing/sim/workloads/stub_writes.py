@@ -9,26 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from lakewright.errors import AlreadyExistsError, LakewrightError, OutcomeUnknownError
+from lakewright.errors import LakewrightError, OutcomeUnknownError
 from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_file
 from lakewright.format.file_slices import FileGroupId
 from lakewright.format.partitions import list_files
 from lakewright.format.records import CommitMetadata, RequestedReplaceMetadata, WriteStat
 from lakewright.format.timeline import Timeline
-from lakewright.storage.base import Storage
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.model import Effect
 from lakewright.testing.sim.stub_rows import Rows, base_content, log_content, rows_at
 from lakewright.testing.sim.tables import SimTable
 from lakewright.txn.access import Access
-from lakewright.txn.markers import Marker, MarkerType, create_marker
+from lakewright.txn.markers import Marker, MarkerType
+from lakewright.txn.publishing import publish_file
 from lakewright.txn.transaction import Prepared, Transaction, begin
 
 __all__ = ["KINDS", "Writer"]
 
 KINDS = ("append", "append", "rewrite", "rewrite", "log", "overwrite", "delete_partition")
+
+_Task = Callable[[Transaction], None]
 
 
 @dataclass(slots=True)
@@ -75,29 +76,38 @@ class Writer:
         requested = b""
         if replaces:
             requested = RequestedReplaceMetadata().write(self._table.properties.version)
+        basis = self._access.timeline(self._table.properties)
+        work = _Work()
+        tasks = self._plan(kind, basis, work)
         transaction = begin(self._access, action=action, requested=requested)
         try:
-            committed = self._run(transaction, kind, replaces)
+            committed = self._run(transaction, kind, basis, work, tasks)
         except LakewrightError as error:
             world.count(f"refused.{error.code}")
             if not isinstance(error, OutcomeUnknownError):
                 model.refuse(transaction.instant, error.code)
-            transaction.abort()
+            self._abort(transaction)
             return False
         model.acknowledge(committed, world.now)
         world.count(f"committed.{kind}")
         return True
 
-    def _run(self, transaction: Transaction, kind: str, replaces: bool) -> str:
-        access, properties = self._access, self._table.properties
-        basis = access.timeline(properties)
+    def _abort(self, transaction: Transaction) -> None:
+        try:
+            transaction.abort()
+        except LakewrightError as error:
+            self._table.world.count(f"abort failed.{error.code}")
+
+    def _run(
+        self, transaction: Transaction, kind: str, basis: Timeline, work: _Work, tasks: list[_Task]
+    ) -> str:
+        replaces = kind in ("overwrite", "delete_partition")
         profile = CommitMetadata(operation_type="INSERT")
-        work = _Work()
-        steps = self._plan(transaction, kind, basis, work)
         transaction.start(None if self._random.below(4) == 0 else profile)
-        for step in steps:
-            step()
-        effect = Effect(dict(work.adds), work.overwritten)
+        for task in tasks:
+            task(transaction)
+        named = {FileGroupId(p, file_id) for p, ids in work.replaced.items() for file_id in ids}
+        effect = Effect(dict(work.adds), frozenset(named), work.overwritten)
         self._table.model.intend(transaction.instant, effect)
         operation = {"overwrite": "INSERT_OVERWRITE", "delete_partition": "DELETE_PARTITION"}
         metadata = work.metadata(operation.get(kind, "INSERT"), replaces=replaces)
@@ -107,58 +117,35 @@ class Writer:
 
     # ---- what each kind does -------------------------------------------------------------------
 
-    def _plan(
-        self, transaction: Transaction, kind: str, basis: Timeline, work: _Work
-    ) -> list[Callable[[], None]]:
+    def _plan(self, kind: str, basis: Timeline, work: _Work) -> list[_Task]:
         """The tasks of a write; nothing is written yet."""
         partition = f"p{self._random.below(2)}"
         if kind == "append":
-            count = 1 + self._random.below(2)
-            return [self._new_group(transaction, partition, work) for _ in range(count)]
-        storage = self._access.storage
-        there = rows_at(storage, self._table.properties, basis)
+            return [self._new_group(partition, work) for _ in range(1 + self._random.below(2))]
+        there = rows_at(self._access.storage, self._table.properties, basis)
         groups = sorted(g for g in there if g.partition == partition)
         if kind in ("rewrite", "log"):
             if not groups:
-                return [self._new_group(transaction, partition, work)]
+                return [self._new_group(partition, work)]
             group = groups[self._random.below(len(groups))]
+            previous = self._slice_instant(group, basis)
+            rows = self._rows()
             if kind == "log" and self._table.properties.is_merge_on_read:
-                return [self._log(transaction, group, basis, work)]
-            return [self._base(transaction, group, there[group], basis, work)]
+                return [lambda t: self._publish_log(t, group, rows, previous, work)]
+            whole = {**there[group], **rows}
+            return [lambda t: self._publish_base(t, group, rows, whole, previous, work)]
         work.overwritten = frozenset({partition})
         work.replaced = {partition: [g.file_id for g in groups]}
-        return [self._new_group(transaction, partition, work)] if kind == "overwrite" else []
+        return [self._new_group(partition, work)] if kind == "overwrite" else []
 
     def _rows(self) -> dict[str, str]:
         self._written += 1
         return {f"{self._actor.name}-{self._written}": self._actor.name}
 
-    def _new_group(
-        self, transaction: Transaction, partition: str, work: _Work
-    ) -> Callable[[], None]:
+    def _new_group(self, partition: str, work: _Work) -> _Task:
         group = FileGroupId(partition, f"{self._random.uuid()}-0")
         rows = self._rows()
-        return lambda: self._publish_base(transaction, group, rows, rows, "null", work)
-
-    def _base(
-        self,
-        transaction: Transaction,
-        group: FileGroupId,
-        old: Rows,
-        basis: Timeline,
-        work: _Work,
-    ) -> Callable[[], None]:
-        """A new version of a file group, with its old rows and new ones."""
-        rows = self._rows()
-        previous = self._slice_instant(group, basis)
-        return lambda: self._publish_base(transaction, group, rows, {**old, **rows}, previous, work)
-
-    def _log(
-        self, transaction: Transaction, group: FileGroupId, basis: Timeline, work: _Work
-    ) -> Callable[[], None]:
-        rows = self._rows()
-        previous = self._slice_instant(group, basis)
-        return lambda: self._publish_log(transaction, group, rows, previous, work)
+        return lambda t: self._publish_base(t, group, rows, rows, "null", work)
 
     def _slice_instant(self, group: FileGroupId, basis: Timeline) -> str:
         """The newest committed base file of a group."""
@@ -169,7 +156,7 @@ class Writer:
             for name in names
             if isinstance(name, BaseFileName)
             and name.file_id == group.file_id
-            and basis.contains_completed_or_archived(name.instant)
+            and name.instant in basis.completion_times
         )
 
     # ---- tasks ---------------------------------------------------------------------------------
@@ -241,15 +228,9 @@ class Writer:
 
     def _publish(self, transaction: Transaction, marker: Marker, content: bytes) -> None:
         """What every task does for every file."""
-        storage, fence = self._access.storage, transaction.fence
-
-        def fill(sink: Any) -> None:
-            sink.write(content)
-            fence.check(storage)
-
-        fence.check(storage)
-        create_marker(storage, transaction.instant, marker)
-        _created(storage, marker.data_path, fill)
+        publish_file(
+            self._access.storage, transaction.fence, marker, lambda sink: sink.write(content)
+        )
 
     def _done(
         self,
@@ -272,17 +253,3 @@ class Writer:
                 file_size_in_bytes=size,
             )
         )
-
-
-def _created(storage: Storage, path: str, fill: Callable[[Any], None]) -> None:
-    """Publish a data file; an attempt whose answer was lost is tried again under its own name."""
-    for last in (False, False, True):
-        try:
-            storage.create_from(path, fill)
-        except AlreadyExistsError:
-            return  # by an earlier try of this attempt: names carry the attempt
-        except LakewrightError as error:
-            if last or not error.retryable:
-                raise
-            continue
-        return

@@ -11,11 +11,13 @@ import re
 from dataclasses import dataclass, replace
 
 from lakewright.errors import FencedError, LakewrightError, NotFoundError
+from lakewright.runtime.random import SeededRandom
 from lakewright.storage.base import Storage
 from lakewright.storage.faults import Operation
 from lakewright.testing.sim.actors import Actor, SimProcesses
+from lakewright.testing.sim.checkers import ALL_CHECKERS, Checker, relaxed, rolled_back_when_dead
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
-from lakewright.testing.sim.locks import SimLock, Watched
+from lakewright.testing.sim.locks import SimLock
 from lakewright.testing.sim.tables import SimTable
 from lakewright.testing.sim.workloads.stub_writes import KINDS, Writer
 from lakewright.testing.sim.workloads.workload import Workload
@@ -27,12 +29,25 @@ from lakewright.txn.locks.file_system import FileSystemLock
 from lakewright.txn.locks.protocol import LockProvider
 from lakewright.txn.locks.storage_lock import StorageLock
 from lakewright.txn.markers import MARKER_FOLDER
-from lakewright.txn.recovery import roll_back_failed, sweep_traces
+from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
 
-__all__ = ["WORKLOADS", "Setting", "make"]
+__all__ = [
+    "WORKLOADS",
+    "Setting",
+    "access_of",
+    "check_nothing_left",
+    "make",
+    "one_write",
+    "outwaited",
+    "setting_of",
+]
 
 _LEASE_S = 20.0
 _BEAT = HeartbeatOptions(interval_ms=2_000, misses=10)
+_CHECKERS = (*ALL_CHECKERS, rolled_back_when_dead(_BEAT.tolerance_of_others_ms, 1_000))
+_OVERTAKEN = frozenset({"14.3a"})
+"""What a process that stood still may break for a moment: it becomes inflight after it was rolled
+back, finds out at its next step, and is rolled back again."""
 _STATE_FILE = re.compile(r"/timeline/\d|/\.hoodie/\d")
 
 
@@ -49,21 +64,30 @@ class Setting:
     policy: FailedWrites
     alone: bool
     rates: FaultRates
-    writers: int = 3
-    writes: int = 3
+    writers: int = 2
+    writes: int = 2
     late: bool = False
     """Whether task attempts may publish after their task was tried again."""
+
+    impatient: bool = False
+    """Whether somebody rolls back writes by name while they run."""
 
     @property
     def disturbed(self) -> bool:
         """Whether writers may lose their instants without any mistake of the protocol."""
-        return self.rates.crash > 0 or self.rates.stall > 0 or self.rates.jump > 0
+        rates = self.rates
+        return self.impatient or rates.crash > 0 or rates.stall > 0 or rates.jump > 0
 
 
 def make(name: str, seed: int, setting: Setting) -> World:
     """The world of a setting."""
     world = World(seed, workload=name, folders=setting.folders)
-    table = SimTable.make(world, version=setting.version, merge_on_read=setting.merge_on_read)
+    table = SimTable.make(
+        world,
+        version=setting.version,
+        merge_on_read=setting.merge_on_read,
+        checkers=_checkers(setting),
+    )
     for number in range(setting.writers):
         actor = world.add(
             f"writer{number}",
@@ -74,13 +98,40 @@ def make(name: str, seed: int, setting: Setting) -> World:
             restart_after_s=5.0,
         )
         actor.clock.offset_ms = world.random.uniform(-90, 90)
+    if setting.impatient:
+        world.add("operator", lambda a: _operator(a, table, setting))
     calm = replace(setting.rates, crash=0.0, stall=0.0)
     world.add("reader", lambda a: _reader(a, table, setting), rates=calm)
     world.at_rest("recovery", lambda a: _recovery(a, table, setting))
     return world
 
 
-def _access(actor: Actor, table: SimTable, setting: Setting) -> Access:
+def _checkers(setting: Setting) -> tuple[Checker, ...]:
+    if setting.impatient:
+        return relaxed(ALL_CHECKERS, _OVERTAKEN)
+    return relaxed(_CHECKERS, _OVERTAKEN) if setting.rates.stall else _CHECKERS
+
+
+def one_write(kind: str, setting: Setting) -> World:
+    """A world in which `writer` does one write of a kind on a table that has some; for crashes at
+    each of its operations."""
+    world = World(0, workload="one-write", folders=setting.folders)
+    table = SimTable.make(world, version=setting.version, merge_on_read=setting.merge_on_read)
+    before = Writer(world.setup, table, access_of(world.setup, table, setting))
+    for _ in range(3):
+        before.write("append")
+
+    def write(actor: Actor) -> None:
+        Writer(actor, table, access_of(actor, table, setting)).write(kind)
+
+    world.add("writer", write)
+    world.at_rest("reader", table.check_reader)
+    world.at_rest("recovery", lambda a: _recovery(a, table, setting))
+    return world
+
+
+def access_of(actor: Actor, table: SimTable, setting: Setting) -> Access:
+    """Everything that a process needs to change the table."""
     storage = table.storage(actor)
     processes = SimProcesses(actor, one_machine=setting.folders)
     actor.fates.steady = _is_publication
@@ -114,7 +165,7 @@ def _lock(
     if setting.lock == "ideal":
         return SimLock(table.ledger, actor, lease_s=_LEASE_S)
     if setting.lock == "file":
-        file_lock = FileSystemLock(
+        return FileSystemLock(
             storage,
             expire_s=_LEASE_S,
             clock=clock,
@@ -122,15 +173,13 @@ def _lock(
             spawner=actor,
             processes=processes,
         )
-        return Watched(file_lock, table.ledger, actor)
-    storage_lock = StorageLock(
+    return StorageLock(
         storage, validity_s=_LEASE_S, renew_s=2.0, clock=clock, random=random, spawner=actor
     )
-    return Watched(storage_lock, table.ledger, actor)
 
 
 def _writer(actor: Actor, table: SimTable, setting: Setting) -> None:
-    writer = Writer(actor, table, _access(actor, table, setting), late=setting.late)
+    writer = Writer(actor, table, access_of(actor, table, setting), late=setting.late)
     chance = actor.random.fork("kinds")
     for _ in range(setting.writes):
         try:
@@ -144,33 +193,55 @@ def _writer(actor: Actor, table: SimTable, setting: Setting) -> None:
         actor.clock.sleep(chance.uniform(0, 3))
 
 
+def _operator(actor: Actor, table: SimTable, setting: Setting) -> None:
+    """Roll back whatever is being written, again and again."""
+    access = access_of(actor, table, setting)
+    for _ in range(3 * setting.writes):
+        actor.clock.sleep(actor.random.uniform(0.0, 1.5))
+        pending = access.timeline(table.properties).commits().pending().instants
+        if pending:
+            target = pending[actor.random.below(len(pending))].requested_time
+            done = roll_back(access, target)
+            actor.world.count("rolled back by name" if done.rolled_back else "came too late")
+
+
 def _reader(actor: Actor, table: SimTable, setting: Setting) -> None:
-    for _ in range(8):
+    for _ in range(3 * setting.writes):
         actor.clock.sleep(actor.random.uniform(0.1, 2.0))
         try:
             table.check_reader(actor)
         except LakewrightError as error:
-            if setting.rates.unavailable == 0.0:
+            if setting.rates.unavailable == setting.rates.outage == 0.0:
                 raise
             actor.world.count(f"reader.{error.code}")
 
 
 def _recovery(actor: Actor, table: SimTable, setting: Setting) -> None:
     """After the longest time that anybody may wait, the next process puts everything right."""
-    actor.clock.sleep(_BEAT.tolerance_of_others_ms / 1000 * 2 + _LEASE_S * 2)
-    access = replace(_access(actor, table, setting), failed_writes=FailedWrites.EAGER)
-    done = roll_back_failed(access)
-    for _ in done.rolled_back:
-        actor.world.count("rolled back at rest")
+    access = outwaited(actor, table, setting)
     if not Writer(actor, table, access).write("append"):
         actor.world.violate("recovery", "the next write fails")
+    check_nothing_left(actor, table, access)
+    table.check_reader(actor)
+
+
+def outwaited(actor: Actor, table: SimTable, setting: Setting) -> Access:
+    """Wait until nobody can be taken for alive, and roll back what failed."""
+    actor.clock.sleep(_BEAT.tolerance_of_others_ms / 1000 * 2 + _LEASE_S * 2)
+    access = replace(access_of(actor, table, setting), failed_writes=FailedWrites.EAGER)
+    for _ in roll_back_failed(access).rolled_back:
+        actor.world.count("rolled back at rest")
+    return access
+
+
+def check_nothing_left(actor: Actor, table: SimTable, access: Access) -> None:
+    """Nothing is pending, and no trace of any write is left."""
     sweep_traces(access)
     for instant in table.state.timeline.pending():
         actor.world.violate("recovery", f"{instant} is left pending")
     for folder in (HEARTBEAT_FOLDER, FENCE_FOLDER, MARKER_FOLDER):
         for name in _names(access.storage, folder):
             actor.world.violate("recovery", f"{folder}/{name} is left")
-    table.check_reader(actor)
 
 
 def _names(storage: Storage, folder: str) -> list[str]:
@@ -183,11 +254,12 @@ def _names(storage: Storage, folder: str) -> list[str]:
 # ---- settings by seed --------------------------------------------------------------------------
 
 
-def _setting(seed: int, *, rates: FaultRates) -> Setting:
+def setting_of(seed: int, *, rates: FaultRates) -> Setting:
     """Every combination comes up within a few dozen seeds."""
     folders = seed % 2 == 0
     locks = ("ideal", "file") if folders else ("ideal", "storage")
     policies = (FailedWrites.EAGER, FailedWrites.LAZY)
+    chance = SeededRandom(f"{seed}/setting")
     if folders:
         rates = replace(rates, unknown=0.0)
     return Setting(
@@ -198,27 +270,33 @@ def _setting(seed: int, *, rates: FaultRates) -> Setting:
         policy=policies[seed // 16 % 2],
         alone=seed // 32 % 2 == 0,
         rates=rates,
+        writers=2 + chance.below(2),
+        writes=1 + chance.below(3),
     )
 
 
 def _calm(seed: int) -> World:
-    return make("calm", seed, _setting(seed, rates=NO_RATES))
+    return make("calm", seed, setting_of(seed, rates=NO_RATES))
 
 
 def _crashes(seed: int) -> World:
     return make(
-        "crashes", seed, _setting(seed, rates=FaultRates(crash=(0.003, 0.01)[seed % 3 % 2]))
+        "crashes", seed, setting_of(seed, rates=FaultRates(crash=(0.003, 0.01)[seed % 3 % 2]))
     )
 
 
 def _errors(seed: int) -> World:
     rates = FaultRates(unavailable=0.03, unknown=0.03)
-    return make("errors", seed, _setting(seed, rates=rates))
+    return make("errors", seed, setting_of(seed, rates=rates))
+
+
+def _outages(seed: int) -> World:
+    return make("outages", seed, setting_of(seed, rates=FaultRates(outage=0.01)))
 
 
 def _stalls(seed: int) -> World:
     rates = FaultRates(stall=0.01, stall_s_max=120.0)
-    return make("stalls", seed, _setting(seed, rates=rates))
+    return make("stalls", seed, setting_of(seed, rates=rates))
 
 
 def _storm(seed: int) -> World:
@@ -231,16 +309,22 @@ def _storm(seed: int) -> World:
         jump=0.002,
         jump_ms_max=150.0,
     )
-    return make("storm", seed, _setting(seed, rates=rates))
+    return make("storm", seed, setting_of(seed, rates=rates))
+
+
+def _impatient(seed: int) -> World:
+    """Somebody rolls writes back by name while they run."""
+    setting = replace(setting_of(seed, rates=NO_RATES), impatient=True)
+    return make("impatient", seed, setting)
 
 
 def _late_attempts(seed: int) -> World:
-    setting = replace(_setting(seed, rates=NO_RATES), late=True)
+    setting = replace(setting_of(seed, rates=NO_RATES), late=True)
     return make("late-attempts", seed, setting)
 
 
 def _old_listings(seed: int) -> World:
-    setting = _setting(2 * seed + 1, rates=FaultRates(crash=0.002, lag_s_max=0.5))
+    setting = setting_of(2 * seed + 1, rates=FaultRates(crash=0.002, lag_s_max=0.5))
     return make("old-listings", seed, setting)
 
 
@@ -248,7 +332,9 @@ WORKLOADS = (
     Workload("calm", "writers and a reader, nothing goes wrong", _calm),
     Workload("crashes", "writers die at any operation", _crashes),
     Workload("errors", "operations fail, answers are lost", _errors),
+    Workload("outages", "the storage is out of reach for a while", _outages),
     Workload("stalls", "processes stand still, locks and heartbeats are lost", _stalls),
+    Workload("impatient", "writes are rolled back by name while they run", _impatient),
     Workload("storm", "everything at once, clocks included", _storm),
     Workload(
         "late-attempts",

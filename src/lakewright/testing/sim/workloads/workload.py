@@ -18,4 +18,5 @@ class Workload:
     about: str
     make: Callable[[int], World]
     broken: bool = False
-    """Whether its protocol is wrong on purpose, so that checkers must find something."""
+    """Whether violations are to be expected: its protocol is wrong on purpose, or its world breaks
+    what the protocol relies on."""
