@@ -7,7 +7,8 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
-	interop-smoke interop-changes interop-concurrent interop-stream interop-spark bench bench-spark lock clean
+	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
+	interop-kills interop-locks sim bench bench-spark bench-writing lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -76,12 +77,30 @@ interop-spark: setup java ## Compare Spark with a scan on every table at hand, o
 	.venv-spark35/bin/python -m interop.spark_rows $(ARGS)
 	$(BIN)/python -m interop.spark_rows $(ARGS)
 
+interop-writes: interop-env ## Take tables through every write; real Hudi reads and goes on after each
+	$(BIN)/python -m interop.written $(ARGS)
+
+interop-kills: interop-env ## Kill writers at every phase; the next reader and writer must be right
+	$(BIN)/python -m interop.kill_writes $(ARGS)
+
+interop-locks: interop-env ## Hudi and lakewright write one table under Hudi's lock file
+	$(BIN)/python -m interop.lock_proof --hudi 0.15.0 $(ARGS)
+	$(BIN)/python -m interop.lock_proof --hudi 1.0.2 $(ARGS)
+
+SEEDS ?= 1000
+sim: setup ## Simulated worlds of writers, crashes and stalls: make sim SEEDS=1000
+	$(BIN)/python -m lakewright.testing.sim --seeds $(SEEDS) --jobs $(WORKERS) $(ARGS)
+
 bench: setup ## Measure; reports and plots go to bench/results
 	$(BIN)/python -m bench.run $(ARGS)
 
 bench-spark: interop-env ## Measure on Spark, beside Parquet and real Hudi
 	$(BIN)/python scripts/spark_env.py 35
 	$(BIN)/python -m bench.spark $(ARGS)
+
+bench-writing: interop-env ## Measure writing, beside real Hudi
+	$(BIN)/python scripts/spark_env.py 35
+	$(BIN)/python -m bench.writing $(ARGS)
 
 lock: setup ## Pin the dependencies again
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock

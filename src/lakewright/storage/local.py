@@ -239,6 +239,8 @@ class LocalStorage:
             Path(folder).mkdir(parents=True, exist_ok=True)
             with unfinished(temporary):
                 fill(temporary)
+                if os.path.lexists(file_path):
+                    self._taken(path)  # and its checksum is not ours to remove
                 remove_checksum(file_path)
                 if not link_new(temporary, file_path):
                     self._taken(path)
