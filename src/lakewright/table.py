@@ -36,6 +36,7 @@ from lakewright.engine.table_creation import create_table
 from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
 from lakewright.expr import Expr
+from lakewright.format.own_files import storage_of_table
 from lakewright.format.properties import TableProperties, load_properties
 from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.inspect import Inspector
@@ -109,7 +110,7 @@ class Table:
         """
         registry = MergerRegistry(mergers)
         table = cls(
-            open_storage(uri, storage),
+            open_storage(uri, storage_of_table(storage)),
             options=options,
             registry=registry,
             on_event=on_event,
@@ -143,7 +144,7 @@ class Table:
 
         >>> Table.create("trips", schema=schema, key=["id"], partition=["city"])  # doctest: +SKIP
         """
-        place = open_storage(uri, storage)
+        place = open_storage(uri, storage_of_table(storage))
         spec = NewTable(
             name=name or place.uri.rstrip("/").rpartition("/")[2],
             schema=schema,

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -297,3 +298,19 @@ LocalStorage(sys.argv[1]).create_from("p/big", lambda sink: os.kill(os.getpid(),
     assert swept == [1]
     assert [f.name for f in Path(storage.uri, "p").iterdir()] == ["live"]
     assert storage.sweep("p") == 0 and storage.sweep("missing") == 0
+
+
+def test_unfinished_files_wait_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path / "root", unfinished="own/unfinished")
+    seen: list[list[str]] = []
+
+    def look(sink: Any) -> None:
+        seen.append([f.name for f in (tmp_path / "root" / "p").iterdir()])
+        seen.append([f.name for f in (tmp_path / "root" / "own" / "unfinished").iterdir()])
+        sink.write(b"x")
+
+    storage.create_from("p/file", look)
+    storage.child("p").replace("other", b"y")
+    assert seen[0] == [] and len(seen[1]) == 1
+    assert sorted(f.name for f in (tmp_path / "root" / "p").iterdir()) == ["file", "other"]
+    assert list((tmp_path / "root" / "own" / "unfinished").iterdir()) == []

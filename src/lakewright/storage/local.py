@@ -1,6 +1,6 @@
 """A local folder as `Storage`.
 
-Guarantees: an object appears under its name whole and durable (temporary file in the same folder,
+Guarantees: an object appears under its name whole and durable (temporary file on the same disk,
 `fsync`, then a hard link that fails if the name is taken, or a rename that replaces); readers see
 the old or the new version, never a mixture. Exactly one creator wins, also between processes.
 Hadoop's checksum side file `.<name>.crc` is removed before `<name>` changes, so that a JVM never
@@ -16,7 +16,6 @@ False for this reason. File systems without hard links are refused instead of lo
 from __future__ import annotations
 
 import builtins
-import contextlib
 import errno
 import os
 import stat as stat_bits
@@ -71,10 +70,14 @@ class LocalStorage:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        unfinished: str | None = None,
     ) -> None:
+        """`unfinished` is a folder below the root, on the same disk, for files that are being
+        written; None is the folder that they go to."""
         self._root = os.path.abspath(os.fspath(root))  # noqa: PTH100 - keeps symbolic links
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
+        self._unfinished = f"{self._root}/{checked(unfinished)}" if unfinished else None
 
     def __repr__(self) -> str:
         return f"LocalStorage({self._root!r})"
@@ -91,7 +94,9 @@ class LocalStorage:
 
     def child(self, path: str) -> LocalStorage:
         """The same storage rooted at `path` below this root."""
-        return LocalStorage(self._at(path), clock=self._clock, random=self._random)
+        child = LocalStorage(self._at(path), clock=self._clock, random=self._random)
+        child._unfinished = self._unfinished
+        return child
 
     def read(self, path: str) -> bytes:
         """The whole object. Raises `NotFoundError`."""
@@ -225,19 +230,26 @@ class LocalStorage:
     def _at(self, path: str) -> str:
         return f"{self._root}/{checked(path)}" if path else self._root
 
-    def _temporary_beside(self, file_path: str) -> tuple[str, str]:
-        folder = file_path.rpartition("/")[0]
-        return folder, f"{folder}/{TEMPORARY_PREFIX}{self._random.token_hex(8)}"
+    def _temporary(self, folder: str) -> str:
+        """Where a file of a folder is written before it gets its name; its folder is made.
+
+        A folder that is a link to another disk keeps its own, because names do not cross disks.
+        """
+        waits = self._unfinished or folder
+        Path(waits).mkdir(parents=True, exist_ok=True)
+        if os.stat(waits).st_dev != os.stat(folder).st_dev:  # noqa: PTH116
+            waits = folder
+        return f"{waits}/{TEMPORARY_PREFIX}{self._random.token_hex(8)}"
 
     def _create(self, path: str, fill: Callable[[str], None]) -> ObjectInfo:
         """Fill a temporary file, then link it to its name, which fails if the name is taken."""
         file_path = self._at(checked_object(path))
-        folder, temporary = self._temporary_beside(file_path)
+        folder = file_path.rpartition("/")[0]
         try:
             if os.path.lexists(file_path):
                 self._taken(path)
             Path(folder).mkdir(parents=True, exist_ok=True)
-            with unfinished(temporary):
+            with unfinished(self._temporary(folder)) as temporary:
                 fill(temporary)
                 if os.path.lexists(file_path):
                     self._taken(path)  # and its checksum is not ours to remove
@@ -246,20 +258,17 @@ class LocalStorage:
                     self._taken(path)
         except OSError as error:
             raise local_error(error, "create", path, self._root) from error
-        finally:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         return self._published(path, file_path, folder)
 
     def _replace(self, path: str, data: Bytes, etag: str | None) -> ObjectInfo:
         file_path = self._at(checked_object(path))
-        folder, temporary = self._temporary_beside(file_path)
+        folder = file_path.rpartition("/")[0]
         try:
             if etag is None:
                 Path(folder).mkdir(parents=True, exist_ok=True)
             elif self._etag(file_path) != etag:
                 self._mismatch(path, etag)
-            with unfinished(temporary):
+            with unfinished(self._temporary(folder)) as temporary:
                 write_file(temporary, data)
                 with folder_lock(folder, self._clock, required=etag is not None):
                     if etag is not None and self._etag(file_path) != etag:
@@ -269,9 +278,6 @@ class LocalStorage:
                     Path(temporary).replace(file_path)
         except OSError as error:
             raise local_error(error, "replace", path, self._root) from error
-        finally:
-            with contextlib.suppress(OSError):
-                Path(temporary).unlink()
         return self._published(path, file_path, folder)
 
     def _published(self, path: str, file_path: str, folder: str) -> ObjectInfo:

@@ -79,12 +79,14 @@ def read_at(file_path: str, offset: int, length: int | None) -> bytes:
 
 
 @contextlib.contextmanager
-def unfinished(temporary: str) -> Iterator[None]:
-    """A new empty file that nobody sweeps away while this lasts, or while the process lives."""
+def unfinished(temporary: str) -> Iterator[str]:
+    """A new empty file that nobody sweeps away while this lasts; its name is gone afterwards."""
     descriptor = _new_locked(temporary)
     try:
-        yield
+        yield temporary
     finally:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
         os.close(descriptor)
 
 

@@ -34,6 +34,9 @@ class StorageOptions:
     """Time for one request."""
     retry: RetryBudget = field(default_factory=RetryBudget)
     """How passing failures are tried again."""
+    unfinished: str | None = None
+    """Folder below the root in which local files are written before they get their names; None is
+    the folder that they go to."""
 
     def __post_init__(self) -> None:
         if self.timeout_s <= 0:

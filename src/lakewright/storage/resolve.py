@@ -36,7 +36,7 @@ def open_storage(
     clock = clock or SystemClock()
     random = random or SystemRandom()
     if place.scheme == "file":
-        return LocalStorage(place.path, clock=clock, random=random)
+        return LocalStorage(place.path, clock=clock, random=random, unfinished=chosen.unfinished)
     try:
         from lakewright.storage.cloud import object_storage
     except ModuleNotFoundError as error:

@@ -17,13 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakewright.errors import FencedError, NotFoundError
-from lakewright.format.table_properties import META_FOLDER
+from lakewright.format.own_files import FENCE_FOLDER
 from lakewright.runtime.process import ProcessIdentity
 from lakewright.storage.base import Storage
 
-__all__ = ["FENCE_FOLDER", "Fence", "close_fence", "open_fence", "owner_of", "remove_fence"]
+__all__ = ["Fence", "close_fence", "open_fence", "owner_of", "remove_fence"]
 
-FENCE_FOLDER = f"{META_FOLDER}/.lakewright/fence"
 OPEN = b"open\n"
 CLOSED = b"closed\n"
 

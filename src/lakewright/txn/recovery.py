@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from lakewright.errors import NotFoundError
 from lakewright.format.instant import Instant
-from lakewright.format.table_properties import META_FOLDER, TableProperties
+from lakewright.format.own_files import FENCE_FOLDER, UNFINISHED_FOLDER
+from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
-from lakewright.txn.fence import FENCE_FOLDER, owner_of, remove_fence
+from lakewright.txn.fence import owner_of, remove_fence
 from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, heartbeat_alive, stop_heartbeat
 from lakewright.txn.liveness import is_alive
 from lakewright.txn.markers import MARKER_FOLDER, delete_markers
@@ -111,8 +112,7 @@ def sweep_traces(access: Access) -> int:
     processes go as well.
     """
     storage, properties = access.storage, access.properties()
-    for folder in sorted({META_FOLDER, properties.timeline_folder, HEARTBEAT_FOLDER, FENCE_FOLDER}):
-        storage.sweep(folder)
+    storage.sweep(UNFINISHED_FOLDER)
     if not _left_over(access, properties):
         return 0
     with access.locked("sweeping of traces") as lease:

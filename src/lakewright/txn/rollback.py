@@ -18,6 +18,7 @@ from lakewright.errors import AlreadyExistsError, ConflictError, FormatError, No
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.instant import Instant, State
 from lakewright.format.log_block import rollback_block
+from lakewright.format.own_files import UNFINISHED_FOLDER
 from lakewright.format.partitions import list_files
 from lakewright.format.records import (
     InstantInfo,
@@ -309,4 +310,4 @@ def _sweep_late_files(access: Access, rollback: PendingRollback, done: _Undone) 
     for partition in touched_partitions(rollback.plan, markers):
         for name in files_of_instant(list_files(storage, partition), target):
             _delete(storage, partition, name, done)
-        storage.sweep(partition)
+    storage.sweep(UNFINISHED_FOLDER)

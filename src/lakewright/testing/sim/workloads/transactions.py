@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from lakewright.errors import FencedError, LakewrightError, NotFoundError
+from lakewright.format.own_files import FENCE_FOLDER
 from lakewright.runtime.random import SeededRandom
 from lakewright.storage.base import Storage
 from lakewright.storage.faults import Operation
@@ -23,7 +24,6 @@ from lakewright.testing.sim.workloads.stub_writes import KINDS, Writer
 from lakewright.testing.sim.workloads.workload import Workload
 from lakewright.testing.sim.world import World
 from lakewright.txn.access import Access, FailedWrites
-from lakewright.txn.fence import FENCE_FOLDER
 from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, HeartbeatOptions
 from lakewright.txn.locks.file_system import FileSystemLock
 from lakewright.txn.locks.protocol import LockProvider

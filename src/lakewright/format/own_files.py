@@ -1,0 +1,24 @@
+"""Where lakewright keeps files of its own in a table: below `.hoodie`, where Hudi never looks.
+
+Files that are being written wait there until they get their names, so that a killed process leaves
+nothing in a partition, in the timeline or among markers, where Hudi would stumble over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from lakewright.format.table_properties import META_FOLDER
+from lakewright.storage.options import StorageOptions
+
+__all__ = ["FENCE_FOLDER", "UNFINISHED_FOLDER", "storage_of_table"]
+
+_OWN: Final = f"{META_FOLDER}/.lakewright"
+FENCE_FOLDER: Final = f"{_OWN}/fence"
+UNFINISHED_FOLDER: Final = f"{_OWN}/unfinished"
+
+
+def storage_of_table(options: StorageOptions | None) -> StorageOptions:
+    """The options of a storage that is the folder of a table."""
+    return replace(options or StorageOptions(), unfinished=UNFINISHED_FOLDER)
