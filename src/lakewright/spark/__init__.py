@@ -2,7 +2,9 @@
 
 >>> from lakewright.spark import SparkTable, session
 >>> spark = session("pipeline")                                             # doctest: +SKIP
->>> SparkTable.open(spark, "demo/trips").read(where="city = 'sf'").show()   # doctest: +SKIP
+>>> trips = SparkTable.open(spark, "demo/trips")                            # doctest: +SKIP
+>>> trips.read(where="city = 'sf'").show()                                  # doctest: +SKIP
+>>> trips.append(spark.read.parquet("new_trips"))                           # doctest: +SKIP
 
 Works on PySpark 3.5 and 4; the format `lakewright` needs 4.0.
 """

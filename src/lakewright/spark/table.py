@@ -1,43 +1,61 @@
 """A table on Spark: the verbs of `lakewright.Table` with DataFrames.
 
-Planning is the engine's own, on the driver. Slices that Spark reads just as well (see `routing`)
-become one Parquet scan in the JVM; every other slice becomes one task in a Python worker, which
-reads and merges it in columns and hands Arrow batches over. Base rows of merged slices are never
-sent through the JVM to Python.
+Reading: planning is the engine's own, on the driver. Slices that Spark reads just as well (see
+`routing`) become one Parquet scan in the JVM; every other slice becomes one task in a Python
+worker, which reads and merges it in columns and hands Arrow batches over. Base rows of merged
+slices are never sent through the JVM to Python.
 
 Every DataFrame is pinned to the snapshot of the moment it was made: using it twice gives the same
 rows, also when the table moves on, until the cleaner removes files of that snapshot.
+
+Writing: rows leave the JVM once, as Arrow, and become files in the Python workers; everything else
+is the engine's own, on the driver (see `write_verbs`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from lakewright.engine.cdc_reader import Images
 from lakewright.engine.change_offset import ChangeOffset, Moment
 from lakewright.engine.changes import ChangeMode
+from lakewright.engine.coexistence import LockChoice
+from lakewright.engine.operations import (
+    APPEND,
+    BULK_INSERT,
+    OVERWRITE_PARTITIONS,
+    OVERWRITE_TABLE,
+)
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan import Mode, Scan
 from lakewright.engine.scan_plan import ScanPlan
+from lakewright.engine.write_result import WriteResult
 from lakewright.errors import ConfigError
 from lakewright.expr import Expr
+from lakewright.format.own_files import storage_of_table
 from lakewright.merge.protocol import RecordMerger
+from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.spark.filters import column_of, spark_filter
 from lakewright.spark.location import jvm_root, literal_path
 from lakewright.spark.routing import Routing, requested_schema, route
 from lakewright.spark.schema import spark_schema
+from lakewright.spark.sink import StreamOperation, StreamSink, start_stream
 from lakewright.spark.tasks import ReadContext, change_work, pack, read_packed, scan_context
+from lakewright.spark.write_frame import sent_schema
+from lakewright.spark.write_verbs import FrameWrites, SparkWriter
 from lakewright.storage.options import StorageOptions
 from lakewright.storage.resolve import StorageRef
 from lakewright.storage.uri import parse_uri
-from lakewright.table import Table
+from lakewright.table import Table, WriteArguments
 
 __all__ = ["SparkReadPlan", "SparkTable"]
 
@@ -88,10 +106,18 @@ class SparkReadPlan:
 
 
 class SparkTable:
-    """A Hudi table on storage, read with Spark."""
+    """A Hudi table on storage, read and written with Spark."""
 
     def __init__(
-        self, spark: SparkSession, table: Table, storage: StorageRef, *, jvm_scan: bool = True
+        self,
+        spark: SparkSession,
+        table: Table,
+        storage: StorageRef,
+        *,
+        jvm_scan: bool = True,
+        lock: LockChoice = None,
+        sole_writer: bool = False,
+        on_event: EventHook | None = None,
     ) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise ConfigError(
@@ -102,6 +128,7 @@ class SparkTable:
         self.table = table
         self._ref = storage
         self._jvm_scan = jvm_scan
+        self._writes = FrameWrites(table, storage, lock, sole_writer, on_event or ignore_events)
 
     @classmethod
     def open(
@@ -113,6 +140,9 @@ class SparkTable:
         options: ReadOptions | None = None,
         mergers: Sequence[RecordMerger] = (),
         jvm_scan: bool = True,
+        on_event: EventHook | None = None,
+        lock: LockChoice = None,
+        sole_writer: bool = False,
     ) -> SparkTable:
         """Open the table at `uri`; see `lakewright.Table.open`.
 
@@ -122,9 +152,65 @@ class SparkTable:
         >>> trips = SparkTable.open(session(), "demo/trips")                # doctest: +SKIP
         >>> trips.read(columns=["id", "fare"], where="city = 'sf'").show()  # doctest: +SKIP
         """
-        ref = StorageRef(str(parse_uri(uri)), options=storage or StorageOptions())
-        table = Table.open(uri, storage=storage, options=options, mergers=mergers)
-        return cls(spark, table, ref, jvm_scan=jvm_scan)
+        ref = StorageRef(str(parse_uri(uri)), options=storage_of_table(storage))
+        table = Table.open(
+            uri,
+            storage=storage,
+            options=options,
+            mergers=mergers,
+            on_event=on_event,
+            lock=lock,
+            sole_writer=sole_writer,
+        )
+        return cls(
+            spark,
+            table,
+            ref,
+            jvm_scan=jvm_scan,
+            lock=lock,
+            sole_writer=sole_writer,
+            on_event=on_event,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        spark: SparkSession,
+        uri: str | os.PathLike[str],
+        *,
+        schema: StructType | pa.Schema,
+        name: str | None = None,
+        type: Literal["cow", "mor"] = "cow",  # noqa: A002 - the word that users know
+        version: int = 8,
+        key: Sequence[str] = (),
+        partition: Sequence[str] = (),
+        ordering: Sequence[str] = (),
+        storage: StorageOptions | None = None,
+        on_event: EventHook | None = None,
+        lock: LockChoice = None,
+        **choices: Any,
+    ) -> SparkTable:
+        """Create an empty table; see `lakewright.Table.create`.
+
+        >>> st = SparkTable.create(spark, "trips", schema=df.schema, key=["id"])  # doctest: +SKIP
+        >>> st.bulk_insert(df)                                                    # doctest: +SKIP
+        """
+        table = Table.create(
+            uri,
+            schema=sent_schema(schema) if isinstance(schema, StructType) else schema,
+            name=name,
+            type=type,
+            version=version,
+            key=key,
+            partition=partition,
+            ordering=ordering,
+            storage=storage,
+            on_event=on_event,
+            lock=lock,
+            **choices,
+        )
+        ref = StorageRef(str(parse_uri(uri)), options=storage_of_table(storage))
+        return cls(spark, table, ref, lock=lock, on_event=on_event)
 
     @property
     def uri(self) -> str:
@@ -215,6 +301,61 @@ class SparkTable:
         found = self.table.changes(since, until, mode, columns=columns, where=where, images=images)
         context, tasks = change_work(found, self._ref)
         return self._in_workers(context, tasks) if tasks else self._nothing(found.schema)
+
+    # ---- writing -------------------------------------------------------------------------------
+
+    def append(self, rows: DataFrame, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Add the rows of a DataFrame; small files are filled first.
+
+        Keys are not looked up: a row whose key is there already is a second row.
+
+        >>> st.append(df)                                                   # doctest: +SKIP
+        """
+        return self._writes.write(APPEND, SparkWriter.append, rows, how)
+
+    def bulk_insert(self, rows: DataFrame, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Add many rows as new files, sorted as the options ask for."""
+        return self._writes.write(BULK_INSERT, SparkWriter.bulk_insert, rows, how)
+
+    def overwrite(
+        self, rows: DataFrame, *, whole_table: bool = False, **how: Unpack[WriteArguments]
+    ) -> WriteResult:
+        """Replace the partitions that the rows are in, or the whole table."""
+        if whole_table:
+            return self._writes.write(OVERWRITE_TABLE, SparkWriter.overwrite_table, rows, how)
+        return self._writes.write(OVERWRITE_PARTITIONS, SparkWriter.overwrite_partitions, rows, how)
+
+    def delete_partition(self, *partitions: str, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Delete all rows of partitions, named by their paths or by patterns with `*`."""
+        return self.table.delete_partition(*partitions, **how)
+
+    def write_stream(
+        self,
+        rows: DataFrame,
+        *,
+        checkpoint: str | os.PathLike[str],
+        identifier: str = "default",
+        operation: StreamOperation = "append",
+        trigger: Mapping[str, Any] | None = None,
+        query_name: str | None = None,
+        **how: Unpack[WriteArguments],
+    ) -> StreamingQuery:
+        """Start a query that commits every batch of a stream once, also across restarts.
+
+        `identifier` tells streams into one table apart, `trigger` is what Spark's own `trigger`
+        takes. The table's commits remember the last batch of every identifier.
+
+        >>> st.write_stream(events, checkpoint="/data/checkpoints/trips",
+        ...                 trigger={"processingTime": "1 minute"})         # doctest: +SKIP
+        """
+        return start_stream(
+            self.spark,
+            StreamSink(self._writes, identifier, operation, how),
+            rows,
+            checkpoint=os.fspath(checkpoint),
+            trigger=trigger,
+            query_name=query_name,
+        )
 
     def _nothing(self, schema: pa.Schema) -> DataFrame:
         return self.spark.createDataFrame([], spark_schema(schema))
