@@ -31,6 +31,8 @@ class Sample:
     cpu_s: float
     rss_mb: float
     check: str
+    python_mb: float = 0.0
+    """Of a warm process with a JVM: resident memory of the rest, its Python workers above all."""
 
 
 def run_child(workload: str, contender: str, params: Mapping[str, Any], *, cores: int) -> Sample:

@@ -10,6 +10,7 @@ import json
 import time
 import zlib
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -57,13 +58,12 @@ class MorTable:
         return CACHE / f"mor-{zlib.crc32(text.encode()):08x}"
 
 
-def _keys(rng: np.random.Generator, n: int) -> pa.Array:
-    raw = rng.bytes(16 * n).hex()
-    text = "".join(
-        f"{raw[i : i + 8]}-{raw[i + 8 : i + 12]}-{raw[i + 12 : i + 16]}-{raw[i + 16 : i + 20]}-"
-        f"{raw[i + 20 : i + 32]}"
-        for i in range(0, 32 * n, 32)
-    ).encode()
+def uuid_keys(rng: np.random.Generator, n: int) -> pa.Array:
+    """Random keys that look like UUIDs."""
+    digits = np.frombuffer(rng.bytes(16 * n).hex().encode(), np.uint8).reshape(n, 32)
+    text = np.full((n, 36), ord("-"), np.uint8)
+    for begin, end, at in ((0, 8, 0), (8, 12, 9), (12, 16, 14), (16, 20, 19), (20, 32, 24)):
+        text[:, at : at + end - begin] = digits[:, begin:end]
     offsets = np.arange(0, 36 * (n + 1), 36, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), n, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
 
@@ -73,8 +73,12 @@ def _nulls(rng: np.random.Generator, values: pa.Array, share: float) -> pa.Array
 
 
 def _words(rng: np.random.Generator, n: int, distinct: int, prefix: str) -> pa.Array:
-    words = pa.array([f"{prefix}{i:06d}" for i in range(distinct)])
-    return words.take(pa.array(rng.integers(0, distinct, n)))
+    return _vocabulary(distinct, prefix).take(pa.array(rng.integers(0, distinct, n)))
+
+
+@cache
+def _vocabulary(distinct: int, prefix: str) -> pa.Array:
+    return pa.array([f"{prefix}{i:06d}" for i in range(distinct)])
 
 
 def events20(rng: np.random.Generator, keys: pa.Array, ordering: np.ndarray) -> pa.Table:
@@ -131,7 +135,7 @@ def build(spec: MorTable) -> Path:
     began = time.perf_counter()
     rng = np.random.default_rng(spec.seed)
     (spec.path / ".hoodie" / "archived").mkdir(parents=True, exist_ok=True)
-    keys = _keys(rng, spec.rows + spec.inserts)
+    keys = uuid_keys(rng, spec.rows + spec.inserts)
     group_of = rng.integers(0, spec.groups, len(keys))
     ordering = rng.integers(0, 10**9, spec.rows)
     updated = rng.integers(0, spec.rows, spec.updates)

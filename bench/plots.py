@@ -31,15 +31,23 @@ def plot_bars(groups: Mapping[str, Mapping[str, float]], path: Path, title: str)
 
 
 def plot_curves(
-    series: Mapping[str, tuple[Sequence[int], Sequence[float]]], path: Path, title: str
+    series: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    path: Path,
+    title: str,
+    *,
+    log_y: bool = False,
+    y: str = "wall seconds",
 ) -> None:
-    """One line per axis over a logarithmic scale."""
+    """One line per axis over a logarithmic scale, or over two of them."""
     figure, axes = plt.subplots(figsize=(7, 3.2))
     for name, (points, walls) in series.items():
         axes.plot(points, walls, marker="o", label=name)
-    axes.set_xscale("log", base=2)
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("wall seconds")
+    axes.set_xscale("log", base=10 if log_y else 2)
+    if log_y:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_ylabel(y)
     axes.set_title(title)
     axes.legend(fontsize=8)
     figure.tight_layout()

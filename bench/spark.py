@@ -13,44 +13,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
 
 from bench.contest import RESULTS, Sample, median, record
 from bench.data import MorTable, build
 from bench.plots import plot_bars
+from bench.processes import NEWEST, ROOT, Contender, warm
 from bench.run import table_row
 from bench.spark_data import ManyFiles, build_cow, build_many
 
-ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "bench" / "workloads" / "spark_reader.py"
-BUNDLE = "hudi-spark3.5-bundle_2.12-{}.jar"
 WARM_UP = 3
 TRIAL = 1
 """So many rounds are no measurement: nothing of them is kept."""
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
-NEWEST = "newest"
-HOMES = {"spark35": ".venv-spark35", NEWEST: ".venv"}
-"""The environment of each Spark version; every other home is a release of Hudi."""
 SMALL = MorTable(rows=40_000, updates=6_800, inserts=1_200, groups=4)
-
-
-@dataclass(frozen=True)
-class Contender:
-    """Who reads how."""
-
-    name: str
-    home: str
-    """The process: an environment, or a release of Hudi."""
-    how: str
 
 
 PARQUET35 = Contender("parquet, Spark 3.5", "spark35", "parquet")
@@ -62,83 +40,6 @@ HUDI10 = Contender("Hudi 1.0.2", "1.0.2", "hudi")
 HUDI12 = Contender("Hudi 1.2.0", "1.2.0", "hudi")
 
 
-class Reader:
-    """One warm Spark process."""
-
-    def __init__(self, home: str, work: Path) -> None:
-        work.mkdir(parents=True)
-        hudi = home not in HOMES
-        python = ROOT / HOMES.get(home, ".venv-hudi") / "bin" / "python"
-        jar = str(ROOT / ".cache" / "hudi-jars" / BUNDLE.format(home)) if hudi else "-"
-        self.home, self._log = home, work / "log"
-        self._process = subprocess.Popen(
-            [str(python), str(PROGRAM), str(work), jar],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={
-                **os.environ,
-                "PYSPARK_PYTHON": str(python),
-                "SPARK_LOCAL_IP": "127.0.0.1",
-                "TZ": "UTC",
-            },
-            start_new_session=True,
-            cwd=work,
-        )
-        self.version = str(self._answer()["result"])
-
-    def ask(self, how: str, path: Path, columns: Sequence[str] | None, do: str) -> Sample:
-        """Let it do one thing."""
-        asked = {"read": how, "path": str(path.resolve()), "columns": columns, "do": do}
-        before = self._used()[0]
-        stdin = cast("IO[bytes]", self._process.stdin)
-        stdin.write(json.dumps(asked).encode() + b"\n")
-        stdin.flush()
-        answer = self._answer()
-        after, rss = self._used()
-        result = answer["result"]
-        return Sample(answer["seconds"], after - before, rss, "" if result is None else str(result))
-
-    def close(self) -> None:
-        """End the process."""
-        cast("IO[bytes]", self._process.stdin).close()
-        self._process.wait()
-
-    def _answer(self) -> dict[str, Any]:
-        line = cast("IO[bytes]", self._process.stdout).readline()
-        if not line:
-            tail = self._log.read_text(errors="replace")[-4000:]
-            raise SystemExit(f"{self.home} ended:\n{tail}")
-        return dict(json.loads(line))
-
-    def _used(self) -> tuple[float, float]:
-        """CPU seconds and resident megabytes of the process with its JVM and workers."""
-        cpu = rss = 0.0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has just ended
-            if int(fields[3]) == self._process.pid:  # the session
-                cpu += sum(map(int, fields[11:15])) / TICKS
-                rss += int(fields[21]) * PAGE_MB
-        return cpu, rss
-
-
-@contextmanager
-def readers(contenders: Sequence[Contender]) -> Iterator[dict[str, Reader]]:
-    """The processes of some contenders."""
-    folder = Path(tempfile.mkdtemp(prefix="lakewright-bench-"))
-    made: dict[str, Reader] = {}
-    try:
-        for home in dict.fromkeys(c.home for c in contenders):
-            made[home] = Reader(home, folder / home)
-        yield made
-    finally:
-        for reader in made.values():
-            reader.close()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @dataclass(frozen=True)
 class Workload:
     """What is read."""
@@ -148,24 +49,27 @@ class Workload:
     columns: tuple[str, ...] | None
     do: str = "noop"
 
+    def request(self, how: str, do: str) -> dict[str, object]:
+        """What a process is asked."""
+        return {"read": how, "path": str(self.path.resolve()), "columns": self.columns, "do": do}
+
 
 def compete(
     contenders: Sequence[Contender], workloads: Sequence[Workload], repeat: int
 ) -> dict[str, dict[str, list[Sample]]]:
     """Samples by workload and contender; refuses to time contenders that do not agree."""
     found: dict[str, dict[str, list[Sample]]] = {}
-    with readers(contenders) as homes:
+    with warm(contenders, PROGRAM) as homes:
         for work in workloads:
             checks = {
-                c.name: homes[c.home].ask(c.how, work.path, work.columns, "check").check
-                for c in contenders
+                c.name: homes[c.home].ask(work.request(c.how, "check")).check for c in contenders
             }
             if len(set(checks.values())) > 1:
                 raise SystemExit(f"{work.name}: contenders disagree: {checks}")
             samples: dict[str, list[Sample]] = {c.name: [] for c in contenders}
             for number in range(WARM_UP + repeat):
                 for c in contenders:
-                    sample = homes[c.home].ask(c.how, work.path, work.columns, work.do)
+                    sample = homes[c.home].ask(work.request(c.how, work.do))
                     if number >= WARM_UP:
                         samples[c.name].append(sample)
             found[work.name] = samples

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.data import _keys, events20
+from bench.data import events20, uuid_keys
 from lakewright.codec.avro.arrow_types import arrow_schema, from_arrow
 from lakewright.codec.avro.columns import decode_records, encode_records
 from lakewright.codec.avro.schema import to_json
@@ -18,7 +18,7 @@ from lakewright.codec.avro.schema import to_json
 def _payload(params: dict[str, Any]) -> tuple[Any, bytes, np.ndarray, pa.RecordBatch]:
     rng = np.random.default_rng(6)
     n = params["records"]
-    table = events20(rng, _keys(rng, n), rng.integers(0, 10**9, n))
+    table = events20(rng, uuid_keys(rng, n), rng.integers(0, 10**9, n))
     batch = table.combine_chunks().to_batches()[0]
     schema = from_arrow(batch.schema, name="events_record", namespace="hoodie.events")
     payload, offsets = encode_records(batch, schema)
