@@ -12,10 +12,7 @@ from pathlib import Path
 from interop.change_ranges import QUERY_PREFIX
 from interop.compare import CaseResult
 from interop.deviations import Deviation
-from interop.matrix import _axis as axis_table
-from interop.matrix import _reasons as reasons
-from interop.matrix import _summary as summary
-from interop.matrix import _table as cell_table
+from interop.matrix import axis_table, cell_table, reasons, summary
 
 HEAD = """# Compatibility of changes with real Hudi
 

@@ -63,14 +63,15 @@ def tally(results: Iterable[CaseResult]) -> Tally:
 def matrix(results: Sequence[CaseResult], deviations: Sequence[Deviation]) -> str:
     """The whole document."""
     numbers = {d.name: n for n, d in enumerate(deviations, 1)}
-    parts = [HEAD, _summary(results, numbers)]
-    parts += [_axis(results, axis, title, numbers) for axis, title in AXES.items()]
+    parts = [HEAD, summary(results, numbers)]
+    parts += [axis_table(results, axis, title, numbers) for axis, title in AXES.items()]
     parts.append(_queries(results, numbers))
-    parts.append(_reasons(deviations))
+    parts.append(reasons(deviations))
     return "\n".join(parts)
 
 
-def _summary(results: Sequence[CaseResult], numbers: dict[str, int]) -> str:
+def summary(results: Sequence[CaseResult], numbers: dict[str, int]) -> str:
+    """The numbers by table version, with the release that judged."""
     lines = [
         "## In all\n",
         "| table version | judge | tables | queries | equal | accepted | different |",
@@ -102,12 +103,13 @@ def _cell(t: Tally, numbers: dict[str, int]) -> str:
     return shown + (f", **{t.different} different**" if t.different else "")
 
 
-def _table(
+def cell_table(
     title: str,
     rows: Iterable[str],
     pick: Callable[[str, int], Iterable[CaseResult]],
     numbers: dict[str, int],
 ) -> str:
+    """A table of tallies: `pick` gives the results of a row and a table version."""
     versions = list(DIALECT_OF_TABLE_VERSION)
     lines = [
         f"## {title}\n",
@@ -120,7 +122,10 @@ def _table(
     return "\n".join(lines) + "\n"
 
 
-def _axis(results: Sequence[CaseResult], axis: str, title: str, numbers: dict[str, int]) -> str:
+def axis_table(
+    results: Sequence[CaseResult], axis: str, title: str, numbers: dict[str, int]
+) -> str:
+    """The tallies by the values of one trait."""
     values = sorted({str(r.traits[axis]) for r in results})
 
     def pick(value: str, version: int) -> Iterable[CaseResult]:
@@ -130,7 +135,7 @@ def _axis(results: Sequence[CaseResult], axis: str, title: str, numbers: dict[st
             if str(r.traits[axis]) == value and r.traits["table_version"] == version
         )
 
-    return _table(title, values, pick, numbers)
+    return cell_table(title, values, pick, numbers)
 
 
 def _queries(results: Sequence[CaseResult], numbers: dict[str, int]) -> str:
@@ -142,10 +147,11 @@ def _queries(results: Sequence[CaseResult], numbers: dict[str, int]) -> str:
             if chosen and r.traits["table_version"] == version:
                 yield CaseResult(r.name, r.hudi, r.traits, chosen)
 
-    return _table("Queries", kinds, pick, numbers)
+    return cell_table("Queries", kinds, pick, numbers)
 
 
-def _reasons(deviations: Sequence[Deviation]) -> str:
+def reasons(deviations: Sequence[Deviation]) -> str:
+    """The accepted deviations, numbered as the cells refer to them."""
     lines = ["## Accepted deviations\n"]
     for number, d in enumerate(deviations, 1):
         lines.append(f'{number}. <a id="d{number}"></a>**{d.name}** ({d.what}): {d.reason} ')

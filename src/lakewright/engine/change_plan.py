@@ -1,11 +1,12 @@
 """Planning a read of changed rows: which slices hold what the instants of a range wrote.
 
 A range is read from the files that its instants wrote and from nothing else, as Hudi reads it: the
-versions of a row inside the range meet each other, but not what was there before the range. Where
-that is not possible, because an instant was archived or a file was cleaned, the files of the latest
-snapshot are read instead, and what the range wrote is taken from them; rows that were changed again
-after the range are then missing where a newer base file has replaced them, and come with the later
-change.
+versions of a row inside the range meet each other, but not what was there before the range. Log
+blocks that hold only some columns of a row are the exception: they say nothing without the rows
+they complete, so their slice is read as of the end of the range. Where the files themselves do not
+tell, because an instant was archived or a file was cleaned, the files of the latest snapshot are
+read instead, and what the range wrote is taken from them; rows that were changed again after the
+range are then missing where a newer base file has replaced them, and come with the later change.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lakewright.engine.scan_plan import ScanTask, partition_may_match, plan_scan
 from lakewright.engine.slice_reader import COMMIT_TIME
 from lakewright.engine.snapshot import Snapshot
 from lakewright.expr import Expr, bind, col, conjunction
-from lakewright.format.file_slices import FileSystemView
+from lakewright.format.file_slices import FileGroupId, FileSlice, FileSystemView
 from lakewright.format.instant import Instant
 from lakewright.format.partitions import ListedFile
 from lakewright.format.records.instants import load_commit_metadata
@@ -126,9 +127,22 @@ def plan_rows(snapshot: Snapshot, range_: ChangeRange, where: Expr | None) -> Ro
         return _from_snapshot(snapshot, times, test, warnings)
     slices = _as_of_range(snapshot.view(listing), times).latest_merged_slices(max(times))
     slices.sort(key=lambda s: (s.group.partition, s.group.file_id))
+    whole = _with_older_files(snapshot, slices, times)
     # Blocks of a log compaction hold rows of older instants too, so rows are tested again.
-    tasks = tuple(ScanTask(s) for s in slices)
+    tasks = tuple(ScanTask(s, whole.get(s.group)) for s in slices)
     return RowSlices(tasks, times, test, WRITTEN_FILES, tuple(warnings))
+
+
+def _with_older_files(
+    snapshot: Snapshot, slices: Sequence[FileSlice], times: frozenset[str]
+) -> dict[FileGroupId, FileSlice]:
+    """Slices with logs as of the range's end, where rows may need what is older than the range."""
+    wanted = {s.group for s in slices if s.logs}
+    if not wanted or not snapshot.properties.version.partial_log_blocks:
+        return {}
+    listed = snapshot.opened.listing.files(sorted({id_.partition for id_ in wanted}))
+    view = _as_of_range(snapshot.view(listed), times)
+    return {s.group: s for s in view.latest_merged_slices(max(times)) if s.group in wanted}
 
 
 def _as_of_range(view: FileSystemView, times: frozenset[str]) -> FileSystemView:

@@ -25,6 +25,7 @@ from lakewright.format.instant import COMMIT_ACTIONS, Instant
 from lakewright.format.instant_times import format_time, time_ms
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import is_pending_clustering
+from lakewright.runtime.events import EventHook, ignore_events
 
 WRITE_LASTS_MAX = timedelta(days=1)
 """How much earlier than it completed a write was requested at the most.
@@ -63,6 +64,7 @@ def select_range(
     *,
     since: Moment | ChangeOffset | None,
     until: Moment | ChangeOffset | None,
+    on_event: EventHook = ignore_events,
 ) -> ChangeRange:
     """The instants after `since` (None: all) up to `until` (None: the latest that is settled)."""
     scheme = scheme_of(snapshot.properties)
@@ -81,7 +83,8 @@ def select_range(
     if hole is not None:
         _refuse_hole(found, hole, last)
         found = tuple(i for i in found if i.requested_time < hole.requested_time)
-    archived = _archived(snapshot, begin, last, known={i.requested_time for i in completed})
+    known = {i.requested_time for i in completed}
+    archived = _archived(snapshot, begin, last, known=known, on_event=on_event)
     times = [*(_time(i, scheme) for i in found), *archived.values()]
     return ChangeRange(
         begin=begin,
@@ -123,7 +126,12 @@ def _refuse_hole(found: tuple[Instant, ...], hole: Instant, last: ChangeOffset |
 
 
 def _archived(
-    snapshot: Snapshot, begin: ChangeOffset, last: ChangeOffset | None, *, known: set[str]
+    snapshot: Snapshot,
+    begin: ChangeOffset,
+    last: ChangeOffset | None,
+    *,
+    known: set[str],
+    on_event: EventHook,
 ) -> dict[str, str]:
     """Archived writes of the range: times of the scheme by requested times, ascending."""
     start = snapshot.timeline.starts_at
@@ -132,7 +140,9 @@ def _archived(
         earliest = _before(earliest, snapshot.properties)
     if start is None or earliest >= start:
         return {}
-    times = archived_times(snapshot.storage, snapshot.properties, begin=earliest or None)
+    times = archived_times(
+        snapshot.storage, snapshot.properties, begin=earliest or None, on_event=on_event
+    )
     writes = times.filter(pc.is_in(times["action"], pa.array(sorted(COMMIT_ACTIONS))))
     requested = writes["requested_time"].to_pylist()
     counted = requested if begin.scheme == "requested" else writes["completion_time"].to_pylist()

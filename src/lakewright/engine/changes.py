@@ -164,7 +164,7 @@ def make_changes(
     expression = parse(where) if isinstance(where, str) else where
     return Changes(
         snapshot=snapshot,
-        range=select_range(snapshot, since=since, until=until),
+        range=select_range(snapshot, since=since, until=until, on_event=on_event),
         mode=chosen,
         columns=_projected(snapshot, chosen, schema, columns),
         where=None if expression is None else bind(expression, schema),

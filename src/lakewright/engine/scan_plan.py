@@ -35,6 +35,8 @@ class ScanTask:
     """One file slice to read; `slice_.logs` are to be merged onto `slice_.base`."""
 
     slice_: FileSlice
+    whole: FileSlice | None = None
+    """What to read instead if rows of the logs lack columns: the same, with all older files."""
 
     @property
     def needs_merge(self) -> bool:

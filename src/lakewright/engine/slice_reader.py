@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -58,14 +58,15 @@ class SliceReader:
 
     def read(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
         """The slice's rows that pass the filter, in the output columns."""
-        for batch in self._rows(task.slice_):
+        for batch in self._rows(task):
             kept = batch if self.where is None else batch.filter(evaluate(self.where, batch))
             if kept.num_rows:
                 yield kept.select(self.output)
 
-    def _rows(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
+    def _rows(self, task: ScanTask) -> Iterator[pa.RecordBatch]:
+        slice_ = task.slice_
         if slice_.logs:
-            return self._merged(slice_)
+            return self._merged(slice_, task.whole)
         if slice_.base is None:
             return iter(())
         return self._plain(slice_.base)
@@ -118,11 +119,15 @@ class SliceReader:
             )
         return values
 
-    def _merged(self, slice_: FileSlice) -> Iterator[pa.RecordBatch]:
+    def _merged(self, slice_: FileSlice, whole: FileSlice | None) -> Iterator[pa.RecordBatch]:
         with self.log_state(slice_) as state:
-            if slice_.base is not None:
-                yield from self._overlaid(slice_.base, self._stored(), state)
-            yield from state.remaining(self.options.batch_rows)
+            if whole is None or not state.has_partial_rows:
+                if slice_.base is not None:
+                    yield from self._overlaid(slice_.base, self._stored(), state)
+                yield from state.remaining(self.options.batch_rows)
+                return
+        everything = replace(self, span=None)
+        yield from everything._merged(whole, None)  # noqa: SLF001 - of its own class
 
     @contextmanager
     def log_state(self, slice_: FileSlice) -> Iterator[LogState]:

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakewright.merge.answers import ask, distinct_sets, needed_columns, pair_context
 from lakewright.merge.columns import Int64s
 from lakewright.merge.deletes import DeleteRule
+from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.log_rows import FULL, Entries, LogRows
 from lakewright.merge.overlay import overlay
 from lakewright.merge.partial import Takes
@@ -40,6 +40,7 @@ class LogState:
         self._merger = merger
         self._rows = rows
         self._keys = keys
+        self._index = KeyIndex(keys)
         self._entries = entries
         self._met = np.zeros(len(keys), dtype=np.bool_)
         self._needed = needed_columns(merger, ctx)
@@ -55,7 +56,12 @@ class LogState:
         """The distinct keys in the order of their first appearance."""
         return self._keys
 
-    def locate(self, base_keys: pa.Array | pa.ChunkedArray) -> Int32s:
+    @property
+    def has_partial_rows(self) -> bool:
+        """Whether some version lacks columns, which an older one would have to give."""
+        return bool(self._entries.column_sets.any())
+
+    def locate(self, base_keys: pa.Array) -> Int32s:
         """For each base row the code of its log version, -1 for none.
 
         Base rows come in file order, over one call or several. Of base rows with the same key only
@@ -63,10 +69,7 @@ class LogState:
         """
         if base_keys.type != self._keys.type:
             base_keys = base_keys.cast(self._keys.type)
-        found = pc.index_in(base_keys, value_set=self._keys, skip_nulls=True)
-        if isinstance(found, pa.ChunkedArray):
-            found = found.combine_chunks()
-        codes: Int32s = found.fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = self._index.locate(base_keys)
         hits = np.flatnonzero(codes >= 0)
         met = codes[hits]
         firsts = np.full(self.size, -1, dtype=np.int64)
