@@ -31,6 +31,7 @@ PROGRAM = Path(__file__).with_name("hudi_process.py")
 VERSIONS = ("0.15.0", "1.0.2", "1.2.0")
 START_SECONDS = 300.0
 CALL_SECONDS = 600.0
+READ_THREADS = 2
 LOG_TAIL = 4000
 
 
@@ -92,6 +93,11 @@ class Hudi:
         """Query a table by path into one Parquet file; the number of rows."""
         return int(self.call("read", path=str(path), into=str(into), options=dict(options)))
 
+    def read_many(self, asked: Sequence[tuple[Path, Path]]) -> list[str | None]:
+        """Snapshots of tables into Parquet files; for each, what Hudi refused it with."""
+        pairs = [[str(path), str(into)] for path, into in asked]
+        return list(self.call("read_many", asked=pairs, threads=READ_THREADS))
+
     def query(self, sql: str, into: Path | None = None) -> Any:
         """Run SQL; rows as JSON values, or their number after storing them as Parquet."""
         return self.call("query", sql=sql, into=None if into is None else str(into))
@@ -131,7 +137,7 @@ class Hudi:
                 "TZ": "UTC",
             }
             self._process = subprocess.Popen(
-                [str(PYTHON), str(PROGRAM), str(jar), str(self._work)],
+                [str(PYTHON), "-P", str(PROGRAM), str(jar), str(self._work)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,

@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,22 @@ class Hudi:
         """One query of a table by path into one Parquet file; the number of rows."""
         frame = self.spark.read.format("hudi").options(**options).load(path)
         return self.store(frame, into)
+
+    def read_many(self, asked: list[list[str]], threads: int) -> list[str | None]:
+        """Snapshots of tables, each path into a Parquet file; what went wrong with each."""
+
+        def read(pair: list[str]) -> str | None:
+            path, into = pair
+            try:
+                self.store_only(self.spark.read.format("hudi").load(path), into)
+            except JVM_GONE:
+                raise
+            except Exception as error:
+                return first_line(error)
+            return None
+
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(read, asked))
 
     def query(self, sql: str, into: str | None) -> Any:
         """Any SQL; the rows as JSON, or their number after they were stored as one Parquet file."""
@@ -189,6 +206,11 @@ class Hudi:
 
     def store(self, frame: DataFrame, into: str) -> int:
         """Write a DataFrame as exactly one Parquet file; the number of rows."""
+        self.store_only(frame, into)
+        return int(self.spark.read.parquet(into).count())
+
+    def store_only(self, frame: DataFrame, into: str) -> None:
+        """Write a DataFrame as exactly one Parquet file."""
         target = Path(into)
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = target.with_name(target.name + ".tmp")
@@ -199,7 +221,6 @@ class Hudi:
             raise RuntimeError(f"{len(parts)} part files where one was expected")
         parts[0].replace(target)
         shutil.rmtree(folder)
-        return int(self.spark.read.parquet(str(target)).count())
 
 
 def literal(value: Any) -> str:

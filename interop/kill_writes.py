@@ -1,0 +1,164 @@
+"""Kill writers with SIGKILL, and see what readers, the next writer and Hudi make of the table.
+
+    python -m interop.kill_writes [--kills 8] [--random 3] [--hudi 1] [--versions 6 8]
+
+For every table version, table type and operation: `--kills` processes die just before a chosen
+change of a file, `--random` at some moment. Each time the next reader must see exactly the rows
+before or after the operation, the next writer must go on without help, and nothing of the dead may
+be left. For `--hudi` more of each, the next writer is real Hudi, as a single writer that rolls back
+eagerly; lakewright then reads its rows and writes on beside it.
+
+Ends with a line `N passed, M failed` and status 1 if anything failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from interop.cases import Traits
+from interop.hudi import Hudi, HudiRefusedError
+from interop.kill_process import OPERATIONS, rows, write_in_process
+from interop.kill_trials import (
+    KINDS,
+    Stage,
+    copy_table,
+    judge_next_writer,
+    judge_reader,
+    keys,
+    kill_points,
+    make_stage,
+)
+from interop.options import write_options
+from interop.written_rows import Columns
+
+HUDI_OF_VERSION = {6: "0.15.0", 8: "1.0.2"}
+HUDI_KEYS = 800
+"""The first key number of the rows that Hudi writes."""
+SEED = 20
+SEEN = ("before", "after")
+
+
+@dataclass
+class Proof:
+    """The trials and what came out."""
+
+    folder: Path
+    hudis: dict[int, Hudi]
+    chance: random.Random
+    outcomes: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def operation(self, stage: Stage, kills: int, at_random: int, by_hudi: int) -> None:
+        """All trials of one operation on one kind of table."""
+        for number in kill_points(stage.changes, kills, shift=self.chance.randrange(100)):
+            self.trial(stage, f"change {number}", kill_at=number)
+        for _ in range(at_random):
+            after_s = self.chance.uniform(0.0, 0.4)
+            self.trial(stage, f"{after_s:.3f} s", kill_after_s=after_s)
+        for _ in range(by_hudi):
+            number = self.chance.randrange(stage.changes // 4, stage.changes)
+            self.trial(stage, f"change {number}", kill_at=number, hudi=True)
+
+    def trial(
+        self,
+        stage: Stage,
+        moment: str,
+        *,
+        kill_at: int | None = None,
+        kill_after_s: float | None = None,
+        hudi: bool = False,
+    ) -> None:
+        """One death."""
+        path = self.folder / "trial"
+        copy_table(stage.path, path)
+        ended = write_in_process(path, stage.operation, kill_at=kill_at, kill_after_s=kill_after_s)
+        seen = judge_reader(stage, path)
+        if seen not in SEEN:
+            wrong = [seen]
+        elif hudi:
+            try:
+                wrong = self._hudi_goes_on(stage, path, seen)
+            except HudiRefusedError as error:
+                wrong = [f"Hudi fails: {error}"]
+        else:
+            wrong = judge_next_writer(path, stage.rows(seen))
+        name = f"{stage.name}, killed at {moment}{', then Hudi' if hudi else ''}"
+        self.wrong += [f"{name}: {w}" for w in wrong]
+        self.outcomes["failed" if wrong else "passed"] += 1
+        self.outcomes["killed" if ended.killed else "ended by itself"] += 1
+        self.outcomes[f"rows {seen}"] += 1
+        self.outcomes["Hudi next"] += hudi
+        for w in wrong:
+            print(f"FAILED {name}: {w}", flush=True)
+
+    def _hudi_goes_on(self, stage: Stage, path: Path, seen: str) -> list[str]:
+        """What is wrong after Hudi has written the next rows, and lakewright more."""
+        hudi = self.hudis[stage.kind.version]
+        if self._hudi_keys(hudi, path) != stage.rows(seen):
+            return [f"Hudi reads other rows than those {seen}"]
+        traits = Traits(stage.kind.version, stage.kind.type, "killed")  # type: ignore[arg-type]
+        new = rows(HUDI_KEYS, 4)
+        columns = Columns(new.schema)
+        step = {
+            "do": "write",
+            "operation": "upsert",
+            "schema": columns.ddl,
+            "rows": columns.json(new.to_pylist()),
+            "options": write_options(traits, hudi.version, "killed"),
+        }
+        hudi.steps(path, "killed", [step])
+        expected = tuple(sorted([*stage.rows(seen), *new["id"].to_pylist()]))
+        found = keys(path)
+        if found != expected:
+            return [f"rows after Hudi's write: {found}"]
+        if self._hudi_keys(hudi, path) != expected:
+            return ["Hudi reads other rows than lakewright"]
+        wrong = judge_next_writer(path, expected, lock="file")
+        # Hudi does not know our unfinished files; they stay in our own folder for our next write.
+        return [w for w in wrong if not w.startswith("temporary file .hoodie/.lakewright/")]
+
+    def _hudi_keys(self, hudi: Hudi, path: Path) -> tuple[str, ...]:
+        """The keys that Hudi reads."""
+        answer = self.folder / "answer.parquet"
+        hudi.read(path, answer, {})
+        return tuple(sorted(pq.read_table(answer, columns=["id"])["id"].to_pylist()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its exit status."""
+    parser = argparse.ArgumentParser(prog="interop.kill_writes", description=__doc__.split("\n")[0])
+    parser.add_argument("--kills", type=int, default=8, help="chosen deaths of each operation")
+    parser.add_argument("--random", type=int, default=3, help="deaths at any moment of each")
+    parser.add_argument("--hudi", type=int, default=1, help="deaths of each before Hudi writes")
+    parser.add_argument("--versions", type=int, nargs="+", default=[6, 8], help="table versions")
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="lakewright-killed-"))
+    hudis = {v: Hudi(HUDI_OF_VERSION[v]) for v in options.versions}
+    proof = Proof(folder, hudis, random.Random(options.seed))
+    try:
+        for kind in (k for k in KINDS if k.version in options.versions):
+            for operation in OPERATIONS:
+                stage = make_stage(folder, kind, operation)
+                proof.operation(stage, options.kills, options.random, options.hudi)
+            print(f"{kind}: {dict(proof.outcomes)}", flush=True)
+    finally:
+        for hudi in hudis.values():
+            hudi.close()
+        shutil.rmtree(folder)
+    print(f"{proof.outcomes['passed']} passed, {proof.outcomes['failed']} failed")
+    return 1 if proof.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
