@@ -164,7 +164,7 @@ def test_a_large_outcome_goes_through_a_file_that_the_commit_removes(
     with job.begun() as begun:
         begun.start()
         told = attempt_packed(pack(work(job, begun)), [rows("a")], attempt(1))
-        assert told.decode().endswith("outcome-0-1-1") and storage.exists(told.decode())
+        assert told.decode().endswith("/0-1-1") and storage.exists(told.decode())
         begun.commit(outcome_of(told, storage.read).stats)
     assert not storage.exists(told.decode())
 

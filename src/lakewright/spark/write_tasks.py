@@ -32,6 +32,7 @@ from lakewright.engine.write_context import WriteContext, WriteToken
 from lakewright.errors import FencedError, InputError, LakewrightError, StorageError
 from lakewright.format.file_slices import BaseFile
 from lakewright.format.key_spec import KeySpec
+from lakewright.format.own_files import OUTCOME_FOLDER
 from lakewright.format.records import WriteStat
 from lakewright.format.row_keys import PARTITION_PATH, RowKeys
 from lakewright.format.write_schema import RowConversion
@@ -41,7 +42,6 @@ from lakewright.spark.write_frame import as_sent
 from lakewright.storage.base import Storage
 from lakewright.storage.resolve import StorageRef
 from lakewright.txn.fence import close_fence
-from lakewright.txn.markers import marker_folder
 
 __all__ = [
     "Attempt",
@@ -56,7 +56,7 @@ __all__ = [
 TASK_MEMORY = 256 << 20
 """Rows that one task keeps in memory; more wait in scratch files."""
 OUTCOME_BYTES = 4 << 20
-"""Larger outcomes go through a file beside the markers of the write."""
+"""Larger outcomes go through a file in our own folder of the table."""
 CONTEXTS_KEPT = 4
 
 
@@ -232,7 +232,7 @@ def attempt_packed(work: bytes, batches: Iterable[pa.RecordBatch], attempt: Atte
     packed = zlib.compress(pickle.dumps(outcome), 1)
     if len(packed) <= OUTCOME_BYTES:
         return packed
-    path = f"{marker_folder(shared.context.instant)}/outcome-{attempt.token}"
+    path = f"{OUTCOME_FOLDER}/{shared.context.instant}/{attempt.token}"
     storage.replace(path, packed)
     return path.encode()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lakewright.errors import NotFoundError
 from lakewright.format.instant import Instant
-from lakewright.format.own_files import FENCE_FOLDER, UNFINISHED_FOLDER
+from lakewright.format.own_files import FENCE_FOLDER, OUTCOME_FOLDER, UNFINISHED_FOLDER
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
 from lakewright.storage.base import Storage
@@ -121,6 +121,7 @@ def sweep_traces(access: Access) -> int:
             lease.check()
             stop_heartbeat(storage, instant)
             delete_markers(storage, instant)
+            storage.delete_tree(f"{OUTCOME_FOLDER}/{instant}")
             remove_fence(storage, instant)
     return len(over)
 
@@ -129,7 +130,7 @@ def _left_over(access: Access, properties: TableProperties) -> list[str]:
     """Times of writes that are over and have left traces; the folders are listed first."""
     left = {
         name
-        for folder in (HEARTBEAT_FOLDER, FENCE_FOLDER, MARKER_FOLDER)
+        for folder in (HEARTBEAT_FOLDER, FENCE_FOLDER, MARKER_FOLDER, OUTCOME_FOLDER)
         for name in _names(access.storage, folder)
         if name.isdigit()
     }

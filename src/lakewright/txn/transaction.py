@@ -28,6 +28,7 @@ from lakewright.errors import (
 )
 from lakewright.format.file_slices import FileGroupId
 from lakewright.format.instant import Instant, State
+from lakewright.format.own_files import OUTCOME_FOLDER
 from lakewright.format.records import (
     CommitMetadata,
     WriteStat,
@@ -408,6 +409,7 @@ class Transaction:
             for path in self._suspects(committed):
                 access.storage.delete(path)
             delete_markers(access.storage, self.instant)
+            access.storage.delete_tree(f"{OUTCOME_FOLDER}/{self.instant}")
             remove_fence(access.storage, self.instant)
             if access.failed_writes is FailedWrites.LAZY:
                 roll_back_failed(access)
