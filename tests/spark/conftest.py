@@ -17,12 +17,14 @@ if find_spec("pyspark") is None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder in one process, where they are spread with `loadgroup`."""
+    """Keep reading and writing tests in one process each, where they are spread with `loadgroup`:
+    a session is dear, but two of them keep two cores busy."""
     if config.pluginmanager.hasplugin("xdist"):
         here = Path(__file__).parent
         for item in items:
             if here in item.path.parents:
-                item.add_marker(pytest.mark.xdist_group("spark"))
+                group = "spark-write" if "write" in item.path.name else "spark"
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
