@@ -282,7 +282,7 @@ class Table:
 
     def delete_partition(self, *partitions: str, **how: Unpack[WriteArguments]) -> WriteResult:
         """Delete all rows of partitions, named by their paths or by patterns with `*`."""
-        chosen = partitions or self._write_options(how).delete_partitions
+        chosen = partitions or self.write_options(how).delete_partitions
         return self._write(
             DELETE_PARTITION, lambda writer, _: writer.delete_partitions(chosen), None, how
         )
@@ -294,7 +294,7 @@ class Table:
         rows: Any,
         how: WriteArguments,
     ) -> WriteResult:
-        options = self._write_options(how)
+        options = self.write_options(how)
         retries = how.get("retries", options.conflict_retries)
         access = open_access(
             self._storage,
@@ -320,7 +320,8 @@ class Table:
         finally:
             source.close()
 
-    def _write_options(self, how: WriteArguments) -> WriteOptions:
+    def write_options(self, how: WriteArguments) -> WriteOptions:
+        """The options of a write, over what the table says."""
         given = how.get("options")
         if isinstance(given, WriteOptions):
             return given

@@ -116,7 +116,7 @@ def start_stream(
             context={"operation": sink.operation},
         )
     refuse_speculation(spark)
-    sink.writes.options(sink.how)  # a wrong option is told now, not by the first batch
+    sink.writes.table.write_options(sink.how)  # a wrong option is told now, not by the first batch
     _refuse_foreign_checkpoint(spark, sink, checkpoint)
     writer = rows.writeStream.option("checkpointLocation", checkpoint).foreachBatch(sink.write)
     if trigger is not None:

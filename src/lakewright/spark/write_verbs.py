@@ -24,7 +24,6 @@ from lakewright.engine.operations import Operation
 from lakewright.engine.row_source import RowSource
 from lakewright.engine.sizing import InsertPlan
 from lakewright.engine.write_job import BegunWrite, WriteJob
-from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
 from lakewright.errors import InputError
 from lakewright.format.records import WriteStat
@@ -178,7 +177,7 @@ class FrameWrites:
         """Do one write; `extra` and `guard` are those of its `WriteJob`."""
         with _opened(rows) as frame:
             refuse_speculation(frame.rows.sparkSession)
-            options = self.options(how)
+            options = self.table.write_options(how)
             access = open_access(
                 self.ref.open(),
                 options,
@@ -201,13 +200,6 @@ class FrameWrites:
                 retries=how.get("retries", options.conflict_retries),
                 validators=how.get("validators", ()),
             )
-
-    def options(self, how: WriteArguments) -> WriteOptions:
-        """The options of a write, over what the table says."""
-        given = how.get("options")
-        if isinstance(given, WriteOptions):
-            return given
-        return WriteOptions.from_hudi(given or {}, table=self.table.properties)
 
 
 @contextmanager
