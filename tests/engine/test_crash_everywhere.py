@@ -242,9 +242,9 @@ def test_a_creation_that_crashed_can_be_done_again_and_has_one_winner(effect: bo
             break
         survivor = MemoryStorage(bucket)
         try:
-            found = Table(survivor).properties.name
+            found = Table(survivor, clock=ManualClock()).properties.name
         except TableNotFoundError:
             create_table(survivor, spec, clock=ManualClock(), random=SeededRandom(3))
-            found = Table(survivor).properties.name
+            found = Table(survivor, clock=ManualClock()).properties.name
         assert found == "t"
     assert index > 2
