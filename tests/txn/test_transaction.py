@@ -26,6 +26,7 @@ from lakewright.txn.heartbeat import HeartbeatOptions, heartbeat_alive
 from lakewright.txn.locks.in_process import InProcessLock, Registry
 from lakewright.txn.mark import ALONE_KEY, WRITER_KEY, is_alone
 from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
+from lakewright.txn.rollback import execute_rollback, schedule_rollback
 from lakewright.txn.states import InstantFiles
 from lakewright.txn.transaction import begin
 from tests.txn.tables import (
@@ -185,6 +186,24 @@ def test_a_write_that_was_rolled_back_by_another_process_cannot_commit() -> None
     with pytest.raises(FencedError, match="rolled it back"):
         transaction.commit(prepared(access, stat))
     assert visible(access) == set()
+
+
+@BOTH
+def test_a_write_that_is_being_rolled_back_does_not_become_inflight(version: int) -> None:
+    """Its inflight file would be left behind, since the rollback may have removed it already."""
+    access = new_access(new_storage(version))
+    transaction = begin(access, action="replacecommit")
+    with access.locked("rollback") as lease:
+        properties = access.properties()
+        timeline = access.timeline(properties)
+        target = timeline.pending().instants[0]
+        scheduled = schedule_rollback(access, lease, properties, timeline, target)
+    with pytest.raises(FencedError):
+        transaction.start()
+    assert execute_rollback(access, scheduled) is not None
+    with pytest.raises(FencedError):
+        transaction.start()
+    assert [p for p in on_disk(access.storage) if transaction.instant in p] == []
 
 
 def test_a_write_that_gave_no_sign_of_life_for_too_long_does_not_commit() -> None:

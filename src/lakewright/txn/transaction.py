@@ -197,18 +197,27 @@ class Transaction:
         self.fence = Fence(instant, files.path(instant, action, State.INFLIGHT))
 
     def start(self, profile: CommitMetadata | None = None) -> None:
-        """Become inflight; `profile` tells what is going to be written, as far as is known."""
-        storage, files = self._access.storage, self._access.files(self._properties)
-        if not storage.exists(files.path(self.instant, self.action, State.REQUESTED)):
-            raise self._fenced("is no longer on the timeline: another process rolled it back")
+        """Become inflight; `profile` tells what is going to be written, as far as is known.
+
+        Under the lock, as rollbacks are scheduled and finished under it: the inflight file of a
+        write that is being rolled back would survive its rollback.
+        """
+        access = self._access
         planned = profile or CommitMetadata(operation_type="UNKNOWN")
-        extra = marked(planned.extra_metadata, alone=self._access.alone)
+        extra = marked(planned.extra_metadata, alone=access.alone)
         content = replace(planned, extra_metadata=extra).write(self._properties.version)
-        files.start(self.instant, self.action, content)
-        if not storage.exists(files.path(self.instant, self.action, State.REQUESTED)):
-            # It was rolled back in this very moment, by somebody who took this process for dead.
-            storage.delete(self.fence.pending_path)
-            raise self._fenced("is no longer on the timeline: another process rolled it back")
+        files = access.files(self._properties)
+        requested = Fence(self.instant, files.path(self.instant, self.action, State.REQUESTED))
+        with access.locked(f"start of {self.instant}") as lease:
+            requested.check(access.storage)
+            lease.check()
+            files.start(self.instant, self.action, content)
+        try:
+            requested.check(access.storage)
+        except FencedError:
+            # The lease was lost on the way, to somebody who took this process for dead.
+            access.storage.delete(self.fence.pending_path)
+            raise
 
     def commit(self, prepared: Prepared, metadata: MetadataBatch = NO_METADATA) -> Committed:
         """Publish the write; until this returns, or fails with an unknown outcome, nobody sees it.
