@@ -1,19 +1,21 @@
-"""A process that writes a table and kills itself: before a chosen change of a file, or never.
+"""A process that writes a table and is killed: before a chosen change of a file, or at some moment.
 
-`write_in_process` runs one operation in a process of its own, which counts every call that changes
-something below the table (create, link, rename, delete, make a folder, set a time), whichever
-module makes it, and sends itself SIGKILL just before call number `kill_at`. So each state that a
-dying process can leave on a disk can be made, temporary files included. With `kill_after_s` the
-parent kills at a moment of its own.
+`write_in_process` runs one operation in a process and session of its own. With `kill_at` the whole
+session dies just before that change (see `interop.kill_count`), on Spark with the JVM and the
+workers; so each state that a dying process can leave on a disk can be made, temporary files
+included. With `kill_after_s` the parent kills the process alone at a moment of its own; the JVM and
+the workers of Spark find out by themselves, and may go on for a while.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
-import threading
+import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -23,11 +25,8 @@ from typing import Any
 import pyarrow as pa
 
 import lakewright as lw
+from interop.kill_count import DRIVER, WORKER, KillPlan, count_changes, kill_session, members
 
-CHANGES = frozenset(
-    {"os.link", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.utime", "os.truncate"}
-)
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -40,7 +39,22 @@ SCHEMA = pa.schema(
 REGIONS = ("north", "Zürich", "a b")
 """Partitions that a table has; writes add one more."""
 OPERATIONS = ("append", "bulk_insert", "overwrite", "overwrite_table", "delete_partition")
-PATIENCE_S = 120
+SPARK_OPERATIONS = ("append", "bulk_insert", "overwrite")
+PATIENCE_S = 120.0
+ROOT = Path(__file__).resolve().parents[1]
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.python.daemon.module": "interop.kill_daemon",
+    # A machine that is busy must not look like a lost executor.
+    "spark.network.timeout": "7200s",
+    "spark.executor.heartbeatInterval": "3600s",
+}
+
+Write = Callable[[str, str], None]
+"""Writes the table at a path by an operation."""
 
 
 def rows(first: int, count: int, regions: Sequence[str] = (*REGIONS, "new 🚀")) -> pa.Table:
@@ -58,28 +72,44 @@ def rows(first: int, count: int, regions: Sequence[str] = (*REGIONS, "new 🚀")
     )
 
 
-def operate(table: lw.Table, operation: str) -> None:
-    """One operation; what it writes is always the same."""
+def operate(table: Any, operation: str, given: Callable[[pa.Table], Any]) -> None:
+    """One operation; what it writes is always the same, given as the table takes it."""
     match operation:
         case "append":
-            table.append(rows(100, 20))
+            table.append(given(rows(100, 20)))
         case "bulk_insert":
             options = {"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}
-            table.bulk_insert(rows(200, 20), options=options)
+            table.bulk_insert(given(rows(200, 20)), options=options)
         case "overwrite":
-            table.overwrite(rows(303, 2))
+            table.overwrite(given(rows(303, 2)))
         case "overwrite_table":
-            table.overwrite(rows(400, 20), whole_table=True)
+            table.overwrite(given(rows(400, 20)), whole_table=True)
         case "delete_partition":
             table.delete_partition("Zürich")
         case _:
             raise ValueError(operation)
 
 
-WRITERS: Mapping[str, Callable[[str, str], None]] = {
-    "arrow": lambda path, operation: operate(lw.Table.open(path), operation),
-}
-"""What writes, given the table and the operation; further engines are added here."""
+def arrow_writer(scratch: str) -> Write:  # noqa: ARG001 - Spark's needs it
+    """Writes from Arrow."""
+    return lambda path, operation: operate(lw.Table.open(path), operation, lambda rows: rows)
+
+
+def spark_writer(scratch: str) -> Write:
+    """Writes with a Spark of its own, whose workers write all files."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    from lakewright.spark import SparkTable, session, write_verbs
+
+    write_verbs.INLINE_ROWS = -1  # small appends too
+    config = {**SPARK, "spark.local.dir": scratch, "spark.sql.warehouse.dir": f"{scratch}/sql"}
+    spark = session("killed", master="local[2]", config=config)
+    return lambda path, operation: operate(
+        SparkTable.open(spark, path), operation, spark.createDataFrame
+    )
+
+
+WRITERS: Mapping[str, Callable[[str], Write]] = {"arrow": arrow_writer, "spark": spark_writer}
+"""What writes, made ready with a scratch folder."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +118,11 @@ class Ended:
 
     killed: bool
     changes: int
-    """How many changes it made; known only of one that was not killed."""
+    """How many changes were begun."""
+    by_worker: bool
+    """Whether the last of them was a worker's."""
+    seconds: float
+    """How long the operation took, or lived."""
 
 
 def write_in_process(
@@ -102,54 +136,56 @@ def write_in_process(
     """Run an operation in a process that is killed, or is not."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["interop.kill_process"])
+    scratch = Path(tempfile.mkdtemp(prefix="lakewright-kill-"))
     mine, its = context.Pipe()
-    process = context.Process(target=_child, args=(its, str(path), operation, writer, kill_at))
+    arguments = (its, str(path), operation, writer, kill_at, str(scratch))
+    process = context.Process(target=_child, args=arguments)
     process.start()
     its.close()
-    if kill_after_s is not None and mine.poll(PATIENCE_S) and mine.recv() == "begins":
-        process.join(kill_after_s)
-        process.kill()
-    process.join(PATIENCE_S)
-    if process.exitcode == -signal.SIGKILL:
-        return Ended(killed=True, changes=0)
-    if process.exitcode != 0:
-        raise RuntimeError(f"{operation} on {path} ended with {process.exitcode}")
-    if kill_after_s is None:
-        mine.recv()
-    return Ended(killed=False, changes=int(mine.recv()))
+    try:
+        if not mine.poll(PATIENCE_S) or mine.recv() != "begins":
+            raise RuntimeError(f"{writer} does not begin: {_log(scratch)}")
+        started = time.monotonic()
+        process.join(PATIENCE_S if kill_after_s is None else kill_after_s)
+        if kill_after_s is not None:
+            process.kill()
+        process.join(PATIENCE_S)
+        seconds = time.monotonic() - started
+        killed = process.exitcode == -signal.SIGKILL
+        if process.exitcode != 0 and not killed:
+            raise RuntimeError(f"{operation} on {path} ended: {_log(scratch)}")
+        _outlived(int(process.pid or -1), wait=killed)
+        changes = (scratch / "changes").read_bytes()
+    except EOFError:
+        raise RuntimeError(f"{writer} ends before it begins: {_log(scratch)}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return Ended(killed, len(changes), changes.endswith(WORKER), seconds)
 
 
-def _child(parent: Connection, path: str, operation: str, writer: str, kill_at: int | None) -> None:
-    counter = _Counter(path, kill_at)
+def _outlived(session: int, *, wait: bool) -> None:
+    """Let the rest of a session end, or end it."""
+    end = time.monotonic() + PATIENCE_S
+    while wait and any(members(session)) and time.monotonic() < end:
+        time.sleep(0.02)
+    kill_session(session)
+
+
+def _log(scratch: Path) -> str:
+    log = scratch / "log"
+    return log.read_text(errors="replace")[-3000:] if log.exists() else "(no log)"
+
+
+def _child(
+    parent: Connection, path: str, operation: str, writer: str, kill_at: int | None, scratch: str
+) -> None:
+    os.setsid()
+    log = os.open(f"{scratch}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    plan = KillPlan(path, f"{scratch}/changes", os.getpid(), kill_at)
+    plan.hand_down()
+    write = WRITERS[writer](scratch)
     parent.send("begins")
-    sys.addaudithook(counter.heard)
-    WRITERS[writer](path, operation)
-    counter.kill_at = None
-    parent.send(counter.seen)
-
-
-class _Counter:
-    """Counts changes below a folder, and kills."""
-
-    def __init__(self, folder: str, kill_at: int | None) -> None:
-        self.folder = folder
-        self.kill_at = kill_at
-        self.seen = 0
-        self._lock = threading.Lock()
-
-    def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Called by the interpreter before it does something."""
-        if event == "open":
-            changes = isinstance(arguments[2], int) and arguments[2] & WRITING
-        else:
-            changes = event in CHANGES
-        if not changes or not any(self._below(a) for a in arguments[:2]):
-            return
-        with self._lock:
-            if self.seen == self.kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            self.seen += 1
-
-    def _below(self, argument: Any) -> bool:
-        text = os.fsdecode(argument) if isinstance(argument, str | bytes | os.PathLike) else ""
-        return text.startswith(self.folder)
+    count_changes(plan, DRIVER)
+    write(path, operation)

@@ -49,11 +49,14 @@ class Stage:
     after: tuple[str, ...]
     changes: int
     """How many changes of files the operation makes."""
+    seconds: float
+    """How long it takes."""
+    writer: str
 
     @property
     def name(self) -> str:
         """Short, unique."""
-        return f"{self.kind} {self.operation}"
+        return f"{self.kind} {self.operation} by {self.writer}"
 
     def rows(self, seen: str) -> tuple[str, ...]:
         """The rows before or after."""
@@ -77,7 +80,7 @@ def make_table(path: Path, kind: Kind) -> None:
     table.bulk_insert(rows(12, 6, REGIONS))
 
 
-def make_stage(folder: Path, kind: Kind, operation: str) -> Stage:
+def make_stage(folder: Path, kind: Kind, operation: str, writer: str = "arrow") -> Stage:
     """A table, and how the operation goes when nobody dies."""
     path = folder / f"{kind}"
     if not path.exists():
@@ -85,12 +88,12 @@ def make_stage(folder: Path, kind: Kind, operation: str) -> Stage:
     whole = folder / f"{kind}-{operation}"
     copy_table(path, whole)
     before = keys(whole)
-    changes = write_in_process(whole, operation).changes
+    ended = write_in_process(whole, operation, writer=writer)
     after = keys(whole)
     assert before != after
     assert not left_over(whole)
     shutil.rmtree(whole)
-    return Stage(kind, operation, path, before, after, changes)
+    return Stage(kind, operation, path, before, after, ended.changes, ended.seconds, writer)
 
 
 def copy_table(path: Path, into: Path) -> None:

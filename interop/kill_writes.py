@@ -1,12 +1,16 @@
 """Kill writers with SIGKILL, and see what readers, the next writer and Hudi make of the table.
 
-    python -m interop.kill_writes [--kills 8] [--random 3] [--hudi 1] [--versions 6 8]
+    python -m interop.kill_writes [--kills 8] [--random 3] [--hudi 1] [--spark 2] [--versions 6 8]
 
 For every table version, table type and operation: `--kills` processes die just before a chosen
 change of a file, `--random` at some moment. Each time the next reader must see exactly the rows
 before or after the operation, the next writer must go on without help, and nothing of the dead may
 be left. For `--hudi` more of each, the next writer is real Hudi, as a single writer that rolls back
 eagerly; lakewright then reads its rows and writes on beside it.
+
+For appends, bulk inserts and overwrites `--spark` more die on Spark, in turn before a chosen change
+of the driver's or a worker's, with the JVM and all workers, and at some moment, the driver alone;
+after every third of these the next writer is Hudi.
 
 Ends with a line `N passed, M failed` and status 1 if anything failed.
 """
@@ -27,7 +31,7 @@ import pyarrow.parquet as pq
 
 from interop.cases import Traits
 from interop.hudi import Hudi, HudiRefusedError
-from interop.kill_process import OPERATIONS, rows, write_in_process
+from interop.kill_process import OPERATIONS, SPARK_OPERATIONS, rows, write_in_process
 from interop.kill_trials import (
     KINDS,
     Stage,
@@ -44,6 +48,10 @@ from interop.written_rows import Columns
 HUDI_OF_VERSION = {6: "0.15.0", 8: "1.0.2"}
 HUDI_KEYS = 800
 """The first key number of the rows that Hudi writes."""
+SPREAD = 0.618
+"""Multiples of it, modulo one, are spread evenly."""
+HUDI_ON_SPARK = 3
+"""After how many deaths on Spark the next writer is Hudi."""
 SEED = 20
 SEEN = ("before", "after")
 
@@ -63,11 +71,24 @@ class Proof:
         for number in kill_points(stage.changes, kills, shift=self.chance.randrange(100)):
             self.trial(stage, f"change {number}", kill_at=number)
         for _ in range(at_random):
-            after_s = self.chance.uniform(0.0, 0.4)
+            after_s = self.chance.uniform(0.0, stage.seconds)
             self.trial(stage, f"{after_s:.3f} s", kill_after_s=after_s)
         for _ in range(by_hudi):
             number = self.chance.randrange(stage.changes // 4, stage.changes)
             self.trial(stage, f"change {number}", kill_at=number, hudi=True)
+
+    def on_spark(self, stage: Stage, kills: int) -> None:
+        """All trials of one operation on Spark."""
+        for _ in range(kills):
+            turn = self.outcomes["on Spark"]
+            self.outcomes["on Spark"] += 1
+            part, hudi = turn * SPREAD % 1.0, turn % HUDI_ON_SPARK == 0
+            if turn % 2:
+                after_s = part * stage.seconds
+                self.trial(stage, f"{after_s:.3f} s", kill_after_s=after_s, hudi=hudi)
+            else:
+                number = int(part * stage.changes)
+                self.trial(stage, f"change {number}", kill_at=number, hudi=hudi)
 
     def trial(
         self,
@@ -81,7 +102,13 @@ class Proof:
         """One death."""
         path = self.folder / "trial"
         copy_table(stage.path, path)
-        ended = write_in_process(path, stage.operation, kill_at=kill_at, kill_after_s=kill_after_s)
+        ended = write_in_process(
+            path,
+            stage.operation,
+            writer=stage.writer,
+            kill_at=kill_at,
+            kill_after_s=kill_after_s,
+        )
         seen = judge_reader(stage, path)
         if seen not in SEEN:
             wrong = [seen]
@@ -98,6 +125,7 @@ class Proof:
         self.outcomes["killed" if ended.killed else "ended by itself"] += 1
         self.outcomes[f"rows {seen}"] += 1
         self.outcomes["Hudi next"] += hudi
+        self.outcomes["at work of a worker"] += ended.killed and ended.by_worker
         for w in wrong:
             print(f"FAILED {name}: {w}", flush=True)
 
@@ -140,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=8, help="chosen deaths of each operation")
     parser.add_argument("--random", type=int, default=3, help="deaths at any moment of each")
     parser.add_argument("--hudi", type=int, default=1, help="deaths of each before Hudi writes")
+    parser.add_argument("--spark", type=int, default=2, help="deaths of each on Spark")
     parser.add_argument("--versions", type=int, nargs="+", default=[6, 8], help="table versions")
     parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args(arguments)
@@ -151,6 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for operation in OPERATIONS:
                 stage = make_stage(folder, kind, operation)
                 proof.operation(stage, options.kills, options.random, options.hudi)
+            for operation in SPARK_OPERATIONS if options.spark else ():
+                proof.on_spark(make_stage(folder, kind, operation, "spark"), options.spark)
             print(f"{kind}: {dict(proof.outcomes)}", flush=True)
     finally:
         for hudi in hudis.values():

@@ -13,18 +13,27 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import pyarrow as pa
 
-from lakewright.engine.arrow_write import MEMORY_BYTES, ArrowWriter, write_with_retries
+from lakewright.engine.arrow_write import (
+    MEMORY_BYTES,
+    ArrowWriter,
+    with_retries,
+    write_with_retries,
+)
 from lakewright.engine.cdc_reader import Images
 from lakewright.engine.change_offset import ChangeOffset, Moment
 from lakewright.engine.changes import ChangeMode, Changes, make_changes
 from lakewright.engine.coexistence import LockChoice, open_access
+from lakewright.engine.keyed.deletes import delete_where, key_batches
+from lakewright.engine.keyed.writer import KeyedWriter
 from lakewright.engine.new_table import NewTable
 from lakewright.engine.operations import (
     APPEND,
     BULK_INSERT,
+    DELETE,
     DELETE_PARTITION,
     OVERWRITE_PARTITIONS,
     OVERWRITE_TABLE,
+    UPSERT,
     Operation,
 )
 from lakewright.engine.options import ReadOptions
@@ -33,8 +42,10 @@ from lakewright.engine.row_source import RowSource
 from lakewright.engine.scan import Mode, Scan, make_scan
 from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.table_creation import create_table
+from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
+from lakewright.errors import InputError
 from lakewright.expr import Expr
 from lakewright.format.own_files import storage_of_table
 from lakewright.format.properties import TableProperties, load_properties
@@ -49,6 +60,7 @@ from lakewright.runtime.random import SystemRandom
 from lakewright.storage.base import Storage
 from lakewright.storage.options import StorageOptions
 from lakewright.storage.resolve import open_storage
+from lakewright.txn.access import Access
 
 
 class WriteArguments(TypedDict, total=False):
@@ -287,6 +299,83 @@ class Table:
             DELETE_PARTITION, lambda writer, _: writer.delete_partitions(chosen), None, how
         )
 
+    def upsert(self, rows: Any, **how: Unpack[WriteArguments]) -> WriteResult:
+        """Update the rows whose keys are in the table and insert the others.
+
+        Rows of one key, in the write and in the table, meet by the table's own rule of merging.
+        Rows that are marked as deleted (`_hoodie_is_deleted`) delete.
+
+        >>> table.upsert(pa.table({"id": [1], "city": ["sf"], "ts": [7]}))  # doctest: +SKIP
+        """
+
+        def verb(access: Access, options: WriteOptions, source: RowSource) -> WriteResult:
+            validators = how.get("validators", ())
+            job = WriteJob.prepare(access, options, UPSERT, source.schema, validators=validators)
+            return self._keyed(job).upsert(source)
+
+        return self._retried(verb, rows, how)
+
+    def delete(
+        self,
+        keys: Any = None,
+        *,
+        where: str | Expr | None = None,
+        **how: Unpack[WriteArguments],
+    ) -> WriteResult:
+        """Delete rows by their keys, or those that pass a filter.
+
+        `keys` has the key columns and the partition columns, or `_hoodie_record_key` and
+        `_hoodie_partition_path`; other columns are not looked at. Keys that are not in the table
+        are counted as ignored.
+
+        >>> table.delete(pa.table({"id": [1], "city": ["sf"]}))             # doctest: +SKIP
+        >>> table.delete(where="city = 'sf' and ts < 5")                    # doctest: +SKIP
+        """
+        if (keys is None) == (where is None):
+            raise InputError(
+                "A delete takes either keys or a filter.",
+                hint="Give rows with the key columns, or where=.",
+            )
+
+        def verb(access: Access, options: WriteOptions, source: RowSource) -> WriteResult:
+            job = WriteJob.prepare(
+                access, options, DELETE, None, validators=how.get("validators", ())
+            )
+            if where is not None:
+                return delete_where(job, where, self._keyed, self._options, self._registry)
+            return self._keyed(job).delete(key_batches(source, job))
+
+        return self._retried(verb, keys, how)
+
+    def _keyed(self, job: WriteJob) -> KeyedWriter:
+        return KeyedWriter(job, self._registry, self._options.thread_count)
+
+    def _retried(
+        self,
+        verb: Callable[[Access, WriteOptions, RowSource], WriteResult],
+        rows: Any,
+        how: WriteArguments,
+    ) -> WriteResult:
+        options = self.write_options(how)
+        retries = how.get("retries", options.conflict_retries)
+        access = self._access(options, how)
+        source = RowSource(rows, keep_bytes=MEMORY_BYTES if retries else None)
+        try:
+            return with_retries(access, lambda: verb(access, options, source), retries=retries)
+        finally:
+            source.close()
+
+    def _access(self, options: WriteOptions, how: WriteArguments) -> Access:
+        return open_access(
+            self._storage,
+            options,
+            lock=self._lock,
+            sole_writer=self._sole_writer,
+            clock=self._clock,
+            cancel=how.get("cancel", NEVER_CANCELLED),
+            on_event=self._on_event,
+        )
+
     def _write(
         self,
         operation: Operation,
@@ -296,15 +385,7 @@ class Table:
     ) -> WriteResult:
         options = self.write_options(how)
         retries = how.get("retries", options.conflict_retries)
-        access = open_access(
-            self._storage,
-            options,
-            lock=self._lock,
-            sole_writer=self._sole_writer,
-            clock=self._clock,
-            cancel=how.get("cancel", NEVER_CANCELLED),
-            on_event=self._on_event,
-        )
+        access = self._access(options, how)
         source = RowSource(rows, keep_bytes=MEMORY_BYTES if retries else None)
         try:
             return write_with_retries(

@@ -132,7 +132,7 @@ def rows() -> pa.Table:
     return pa.Table.from_pylist(ROWS, SCHEMA)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("zone", ["UTC", pytest.param("America/New_York", marks=pytest.mark.slow)])
 def test_spark_passes_exactly_the_rows_that_arrow_passes(
     spark: SparkSession, rows: pa.Table, zone: str, tmp_path: Path
 ) -> None:

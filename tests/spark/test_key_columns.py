@@ -111,7 +111,10 @@ def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     "settings",
     [
         {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "false"},
-        {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"},
+        pytest.param(
+            {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["utc", "new_york_ansi"],
 )

@@ -17,7 +17,10 @@ from tests.spark.rows import arrow_rows, spark_rows
 
 pytest.importorskip("pyspark.sql.datasource", reason="the data source needs Spark 4")
 
-NAMES = ["v6_mor_pending_compaction_simple", "v8_mor_pending_compaction_complex"]
+NAMES = [
+    pytest.param("v6_mor_pending_compaction_simple", marks=pytest.mark.slow),
+    "v8_mor_pending_compaction_complex",
+]
 
 
 @pytest.fixture(params=NAMES)

@@ -30,10 +30,10 @@ def orders(spark: SparkSession, tmp_path: Path) -> SparkTable:
     "name",
     [
         "v6_mor_schema_on_read",
-        "v6_mor_updates_bucket",
+        pytest.param("v6_mor_updates_bucket", marks=pytest.mark.slow),
         "v8_mor_partial_update",
-        "v9_mor_schema_change_simple",
-        "v9_mor_metadata_indexes",
+        pytest.param("v9_mor_schema_change_simple", marks=pytest.mark.slow),
+        pytest.param("v9_mor_metadata_indexes", marks=pytest.mark.slow),
     ],
 )
 def test_real_tables_give_the_rows_of_a_scan(

@@ -42,7 +42,13 @@ EVERY_TYPE = """
     FROM range(0, 60, 1, 3)
 """
 EACH = pytest.mark.parametrize(
-    ("version", "type_"), [(6, "cow"), (8, "mor"), (6, "mor"), (8, "cow")]
+    ("version", "type_"),
+    [
+        (6, "cow"),
+        (8, "mor"),
+        pytest.param(6, "mor", marks=pytest.mark.slow),
+        pytest.param(8, "cow", marks=pytest.mark.slow),
+    ],
 )
 
 
@@ -233,7 +239,11 @@ def test_rows_are_sorted_by_columns_also_inside_of_structs(
 
 
 @pytest.mark.parametrize(
-    "mode", ["PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT"]
+    "mode",
+    [
+        pytest.param("PARTITION_PATH_REPARTITION", marks=pytest.mark.slow),
+        "PARTITION_PATH_REPARTITION_AND_SORT",
+    ],
 )
 def test_a_partition_is_written_by_one_task(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     st = new_table(spark, tmp_path / "t", orders(spark, 0, 1))
@@ -268,7 +278,14 @@ def state(st: SparkTable) -> tuple[list[str], list[Path], int]:
     return keys(st), written, len(st.table.timeline.pending().instants)
 
 
-@pytest.mark.parametrize("verb", ["append", "bulk_insert", "overwrite"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "append",
+        pytest.param("bulk_insert", marks=pytest.mark.slow),
+        pytest.param("overwrite", marks=pytest.mark.slow),
+    ],
+)
 def test_null_keys_reach_the_caller_with_count_and_sample(
     spark: SparkSession, tmp_path: Path, verb: str, by_tasks: None
 ) -> None:

@@ -184,15 +184,27 @@ class BloomBuilder:
         self._few: list[npt.NDArray[np.intp]] = []
         self._wanted: list[npt.NDArray[np.bool_]] = []
 
+    @classmethod
+    def resumed(cls, filter_: BloomFilter, *, max_entries: int) -> BloomBuilder:
+        """A builder that goes on with a finished filter, in its own sizes."""
+        made = cls(kind=filter_.kind, entries=filter_.row_entries or 1, max_entries=max_entries)
+        made._bits, made._hashes = filter_.bits, filter_.hashes
+        wanted = (np.unpackbits(v, count=filter_.bits, bitorder="little") for v in filter_.vectors)
+        made._wanted = [bits.view(np.bool_) for bits in wanted]
+        made._added = (len(filter_.vectors) - 1) * made._entries + filter_.current_entries
+        return made
+
     def add(self, keys: Any) -> None:
         """Add the keys of a column, in order."""
         rows = ByteRows.of(keys)
+        if not len(rows):
+            return
         if (rows.lengths == 0).any():
             raise FormatError(
                 "An empty or missing key cannot be added to a bloom filter.",
                 hint="Record keys are never empty; check the key fields of the written rows.",
             )
-        if self._added + len(rows) <= min(_FEW_KEYS, self._entries):
+        if not self._wanted and self._added + len(rows) <= min(_FEW_KEYS, self._entries):
             self._few += self._places(rows)
         else:
             self._add_to_vectors(rows)

@@ -41,7 +41,7 @@ from lakewright.format.view_inputs import (
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 
-__all__ = ["MEMORY_BYTES", "ArrowWriter", "write_with_retries"]
+__all__ = ["MEMORY_BYTES", "ArrowWriter", "with_retries", "write_with_retries"]
 
 MEMORY_BYTES = 512 << 20
 FIRST_TOKEN = WriteToken(0, 0, 0)
@@ -196,16 +196,27 @@ def write_with_retries(
     validators: Sequence[Validator] = (),
 ) -> WriteResult:
     """Do a write, and do it again on the new state of the table if another one was quicker."""
-    attempt = 0
+
+    def attempt() -> WriteResult:
+        job = WriteJob.prepare(access, options, operation, source.schema, validators=validators)
+        return verb(ArrowWriter(job, threads), source)
+
+    return with_retries(access, attempt, retries=retries)
+
+
+def with_retries(
+    access: Access, attempt: Callable[[], WriteResult], *, retries: int
+) -> WriteResult:
+    """Do something that begins with the state of the table, again if another write was quicker."""
+    tried = 0
     while True:
-        attempt += 1
+        tried += 1
         try:
-            job = WriteJob.prepare(access, options, operation, source.schema, validators=validators)
-            return replace(verb(ArrowWriter(job, threads), source), attempts=attempt)
+            return replace(attempt(), attempts=tried)
         except (WriteConflictError, FencedError):
-            if attempt > retries:
+            if tried > retries:
                 raise
-        access.on_event(Event("write.retry", attempt, retries, "attempts"))
+        access.on_event(Event("write.retry", tried, retries, "attempts"))
 
 
 def _without_meta(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -14,35 +14,24 @@ its bloom filter; sequence numbers do not repeat within one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from lakewright.codec.parquet_writer import ParquetSink
-from lakewright.engine.base_footer import FooterKeys
+from lakewright.engine.base_file import Filled, NewVersion, RowCursor
 from lakewright.engine.base_reader import BaseReader
-from lakewright.engine.meta_columns import REPEATED, UNIQUE, Stamp
-from lakewright.engine.partition_marks import mark_partition
-from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
-from lakewright.errors import CorruptFileError
+from lakewright.engine.write_context import WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
 from lakewright.format.file_slices import BaseFile
-from lakewright.format.records.commit import RuntimeStats, WriteStat
+from lakewright.format.records.commit import WriteStat
 from lakewright.runtime.clock import Clock
 from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
-from lakewright.txn.markers import Marker, MarkerType
-from lakewright.txn.publishing import publish_file
+from lakewright.txn.markers import MarkerType
 
-__all__ = ["NO_PREVIOUS_COMMIT", "append_to_base_file", "write_base_files"]
-
-NO_PREVIOUS_COMMIT = "null"
-COPY_ROWS = 65_536
-LAST_GROUP_SHARE = 8
-"""A file ends rather than get a last row group smaller than this part of a full one."""
+__all__ = ["append_to_base_file", "write_base_files"]
 
 
 def write_base_files(
@@ -62,11 +51,11 @@ def write_base_files(
     Batches are in the write's `incoming_schema`. `first_row` is where sequence numbers begin. With
     a `spawner` bloom filters are built beside the encoding.
     """
-    rows = _Rows(batches)
+    rows = RowCursor(batches)
     stats: list[WriteStat] = []
     while rows.peek() is not None:
         name = BaseFileName(f"{file_id_prefix}-{len(stats)}", str(token), context.instant)
-        file = _NewVersion(context, partition, name, token.task, spawner)
+        file = NewVersion(context, partition, name, token.task, spawner)
         fill = partial(file.fill_new, rows, first_row)
         stats.append(file.publish(storage, fill, MarkerType.CREATE, clock, previous=None))
         first_row += stats[-1].num_writes or 0
@@ -90,213 +79,10 @@ def append_to_base_file(
     Old rows keep their meta columns but the file name, and come in the write's schema.
     """
     name = BaseFileName(base.file_id, str(token), context.instant)
-    file = _NewVersion(context, partition, name, token.task, spawner)
+    file = NewVersion(context, partition, name, token.task, spawner)
 
-    def fill(sink: Any) -> _Filled:
+    def fill(sink: Any) -> Filled:
         reader = BaseReader.open(storage, base, schema=context.schema)
         return file.fill_appended(reader, batches, first_row, sink)
 
     return file.publish(storage, fill, MarkerType.MERGE, clock, previous=base)
-
-
-@dataclass(frozen=True, slots=True)
-class _Filled:
-    """How many rows went into a file, and how many of them are new."""
-
-    rows: int
-    inserts: int
-
-
-@dataclass(frozen=True, slots=True)
-class _NewVersion:
-    """A base file that is about to be written."""
-
-    context: WriteContext
-    partition: str
-    name: BaseFileName
-    task: int
-    spawner: Spawner | None
-
-    def publish(
-        self,
-        storage: Storage,
-        fill: Callable[[Any], _Filled],
-        marker: MarkerType,
-        clock: Clock,
-        *,
-        previous: BaseFile | None,
-    ) -> WriteStat:
-        """Publish the file; what the commit says about it."""
-        context, partition, name = self.context, self.partition, self.name.text
-        begun_s = clock.monotonic_s()
-        filled: list[_Filled] = []
-        announced = Marker(partition, name, marker)
-        info = publish_file(
-            storage,
-            context.fence,
-            announced,
-            lambda sink: filled.append(fill(sink)),
-            prepare=lambda: mark_partition(storage, context, partition, now_ms=clock.now_ms()),
-        )
-        spent_ms = round((clock.monotonic_s() - begun_s) * 1000)
-        return self._stat(announced.data_path, filled[-1], info.size, spent_ms, previous)
-
-    def fill_new(self, rows: _Rows, first_row: int, sink: Any) -> _Filled:
-        """Take rows until there are none, or until the file is large enough."""
-        file = _OpenFile(self, sink)
-        while (batch := rows.peek()) is not None:
-            taken = rows.take(file.room(batch))
-            if file.add_new(taken, first_row + file.rows) and file.is_full():
-                break
-        return _Filled(file.close(), file.rows)
-
-    def fill_appended(
-        self, reader: BaseReader, batches: Iterable[pa.RecordBatch], first_row: int, sink: Any
-    ) -> _Filled:
-        """Copy the rows of the older version, then add the new ones."""
-        file = _OpenFile(self, sink)
-        for group in reader.row_groups():
-            for old in reader.batches(group, COPY_ROWS):
-                file.add_copied(old)
-        copied = file.rows
-        rows = _Rows(batches)
-        while (batch := rows.peek()) is not None:
-            taken = rows.take(file.room(batch))
-            file.add_new(taken, first_row + file.rows - copied)
-        return _Filled(file.close(), file.rows - copied)
-
-    def _stat(
-        self, path: str, filled: _Filled, size: int, spent_ms: int, previous: BaseFile | None
-    ) -> WriteStat:
-        avro = self.context.version.commit_metadata_avro
-        return WriteStat(
-            file_id=self.name.file_id,
-            path=path,
-            prev_commit=previous.instant if previous else NO_PREVIOUS_COMMIT,
-            prev_base_file=previous.name if previous and avro else None,
-            partition_path=self.partition,
-            num_writes=filled.rows,
-            num_inserts=filled.inserts,
-            num_deletes=0,
-            num_update_writes=0,
-            num_updates=0 if avro else None,
-            total_write_bytes=size,
-            total_write_errors=0,
-            file_size_in_bytes=size,
-            total_log_records=0,
-            total_log_files_compacted=0,
-            total_log_size_compacted=0,
-            total_log_read_time_ms=0 if avro else None,
-            total_updated_records_compacted=0,
-            total_log_blocks=0,
-            total_corrupt_log_block=0,
-            total_rollback_blocks=0,
-            runtime_stats=RuntimeStats(
-                total_scan_time=0,
-                total_create_time=0 if previous else spent_ms,
-                total_upsert_time=spent_ms if previous else 0,
-            ),
-        )
-
-
-class _OpenFile:
-    """The Parquet file, its footer and its stamp, while rows go in."""
-
-    def __init__(self, version: _NewVersion, sink: Any) -> None:
-        context = version.context
-        self._context = context
-        self._stamp = Stamp(
-            context,
-            partition=version.partition,
-            file_name=version.name.text,
-            task=version.task,
-        )
-        self._keys = FooterKeys(context, spawner=version.spawner)
-        self._sink = ParquetSink(
-            sink, context.schema, context.parquet, unique=UNIQUE, repeated=REPEATED
-        )
-        self._path = version.name.text
-
-    @property
-    def rows(self) -> int:
-        """Rows in the file so far."""
-        return self._sink.rows
-
-    def room(self, batch: pa.RecordBatch) -> int:
-        """How many rows the current row group still takes."""
-        limit = self._context.max_file_bytes
-        if limit is not None and not self._sink.rows_written and batch.nbytes > limit:
-            # Nothing is known yet about how well rows compress: not more than fit as they are.
-            fits = int(limit * batch.num_rows // batch.nbytes)
-            return max(1, min(self._sink.room(batch), fits))
-        return self._sink.room(batch)
-
-    def add_new(self, batch: pa.RecordBatch, first_row: int) -> bool:
-        """Stamp and write rows that fit; whether they ended a row group."""
-        stamped = self._stamp.new(batch, first_row)
-        if self._context.populate_meta:
-            self._keys.add(batch.column(RECORD_KEY))
-        ended = self._sink.write(stamped)
-        limit = self._context.max_file_bytes
-        if limit is not None and not ended and self._sink.waiting_bytes >= limit:
-            self._sink.flush()
-            return True
-        return ended
-
-    def add_copied(self, batch: pa.RecordBatch) -> None:
-        """Write rows of the older version of the file."""
-        while batch.num_rows:
-            room = self._sink.room(batch)
-            part, batch = batch.slice(0, room), batch.slice(room)
-            if self._context.populate_meta:
-                keys = part.column(RECORD_KEY)
-                if keys.null_count:
-                    raise CorruptFileError(
-                        f"{keys.null_count} rows of the older version have no record key.",
-                        hint="The file does not follow the table's properties; look at it before "
-                        "rows are added to its file group.",
-                        context={"path": self._path},
-                    )
-                self._keys.add(keys)
-            self._sink.write(self._stamp.copied(part))
-
-    def is_full(self) -> bool:
-        """Whether the next rows belong into another file; sizes the next row group if not."""
-        limit = self._context.max_file_bytes
-        if limit is None:
-            return False
-        written, rows = self._sink.bytes_written, self._sink.rows_written
-        spare = (limit - written) * rows // max(1, written)
-        if spare < max(1, min(rows, self._context.parquet.row_group_rows) // LAST_GROUP_SHARE):
-            return True
-        self._sink.limit_row_group(spare)
-        return False
-
-    def close(self) -> int:
-        """Write the footer; how many rows the file has."""
-        self._sink.close(self._keys.values())
-        return self._sink.rows
-
-
-class _Rows:
-    """Batches with a finger on the next row that nobody took yet."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self._batches: Iterator[pa.RecordBatch] = iter(batches)
-        self._left: pa.RecordBatch | None = None
-
-    def peek(self) -> pa.RecordBatch | None:
-        """The rows to be taken next; None at the end."""
-        while self._left is None or not self._left.num_rows:
-            self._left = next(self._batches, None)
-            if self._left is None:
-                return None
-        return self._left
-
-    def take(self, count: int) -> pa.RecordBatch:
-        """The first `count` of the peeked rows."""
-        batch = self.peek()
-        if batch is None:
-            raise AssertionError("rows are taken only after they were peeked at")
-        self._left = batch.slice(count) if count < batch.num_rows else None
-        return batch if self._left is None else batch.slice(0, count)

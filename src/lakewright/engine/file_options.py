@@ -184,6 +184,11 @@ class FileOptions(BaseModel):
     log_block_max_size: int = option(
         256 * MIB, "Size of a log block in bytes.", "hoodie.logfile.data.block.max.size", ge=1
     )
+    record_positions: bool = option(
+        True,
+        "Log blocks tell which rows of the base file they change (table version 8).",
+        "hoodie.write.record.positions",
+    )
     log_compression_ratio: float = option(
         0.35,
         "Bytes in a base file for each byte of log, when small files are looked for.",

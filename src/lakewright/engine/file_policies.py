@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lakewright.codec.parquet_writer import ParquetPolicy
 from lakewright.engine.sizing import SizingPolicy
-from lakewright.engine.write_context import BloomPolicy
+from lakewright.engine.write_context import BloomPolicy, LogPolicy
 from lakewright.engine.write_options import WriteOptions
 
-__all__ = ["bloom_policy", "parquet_policy", "sizing_policy"]
+__all__ = ["bloom_policy", "log_policy", "parquet_policy", "sizing_policy"]
 
 _LEVELLED = ("zstd",)
 """Codecs whose level the default of the options is meant for."""
@@ -35,6 +35,15 @@ def bloom_policy(options: WriteOptions) -> BloomPolicy | None:
         entries=options.bloom_entries,
         fpp=options.bloom_false_positives,
         max_entries=options.bloom_max_entries,
+    )
+
+
+def log_policy(options: WriteOptions) -> LogPolicy:
+    """How log files are written."""
+    return LogPolicy(
+        parquet=options.log_block_format == "parquet",
+        max_block_bytes=options.log_block_max_size,
+        positions=options.record_positions,
     )
 
 

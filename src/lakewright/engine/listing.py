@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from lakewright.errors import FormatError, NotFoundError
@@ -49,10 +48,13 @@ class StorageListing:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
+        self._found: Mapping[str, Sequence[ListedFile]] | None = None
 
-    @cached_property
+    @property
     def _table(self) -> Mapping[str, Sequence[ListedFile]]:
-        return list_table(self._storage)
+        if self._found is None:
+            self._found = list_table(self._storage)
+        return self._found
 
     def partitions(self) -> list[str]:
         """Folders with a partition metadata file."""

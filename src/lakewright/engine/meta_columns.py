@@ -22,7 +22,7 @@ from lakewright.engine.write_context import (
 from lakewright.errors import SchemaError
 from lakewright.format.table_schema import OPERATION_COLUMN
 
-__all__ = ["REPEATED", "UNIQUE", "Stamp", "encoded_schema", "sequence_numbers"]
+__all__ = ["REPEATED", "UNIQUE", "Stamp", "encoded_schema", "plain", "sequence_numbers"]
 
 REPEATED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 """Meta columns with few values in a file."""
@@ -84,6 +84,15 @@ class Stamp:
         if field.name in UNIQUE or field.name in REPEATED or field.name == OPERATION_COLUMN:
             return pa.nulls(batch.num_rows, field.type)
         return batch.column(field.name)
+
+
+def plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Stamped rows in the files' schema, for merging and for logs."""
+    arrays = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def sequence_numbers(prefix: str, first: int, count: int) -> pa.Array:

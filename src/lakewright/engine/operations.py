@@ -1,4 +1,4 @@
-"""The operations that write without looking up records: what each is called and what it may do."""
+"""The operations of writing: what each is called and what it may do."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from lakewright.format.table_properties import TableProperties
 __all__ = [
     "APPEND",
     "BULK_INSERT",
+    "DELETE",
     "DELETE_PARTITION",
     "OVERWRITE_PARTITIONS",
     "OVERWRITE_TABLE",
+    "UPSERT",
     "Operation",
 ]
 
@@ -26,6 +28,8 @@ class Operation:
     """What commits call it."""
     replaces: bool = False
     """Whether file groups that were there go."""
+    keyed: bool = False
+    """Whether rows find their file groups by an index."""
 
     def action(self, properties: TableProperties) -> str:
         """The action on the timeline."""
@@ -47,4 +51,6 @@ APPEND = Operation("append", "INSERT")
 BULK_INSERT = Operation("bulk_insert", "BULK_INSERT")
 OVERWRITE_PARTITIONS = Operation("overwrite", "INSERT_OVERWRITE", replaces=True)
 OVERWRITE_TABLE = Operation("overwrite", "INSERT_OVERWRITE_TABLE", replaces=True)
+UPSERT = Operation("upsert", "UPSERT", keyed=True)
+DELETE = Operation("delete", "DELETE", keyed=True)
 DELETE_PARTITION = Operation("delete_partition", "DELETE_PARTITION", replaces=True)

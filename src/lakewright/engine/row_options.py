@@ -112,10 +112,31 @@ class RowOptions(BaseModel):
     )
 
     # -- the index ----------------------------------------------------------------------------
-    index_type: str | None = option(None, "The index of the table's writers.", "hoodie.index.type")
+    index_type: str | None = option(
+        None,
+        "How keys are looked up; None: SIMPLE, or BUCKET where the table's files are buckets.",
+        "hoodie.index.type",
+    )
     bucket_count: int | None = option(
         None,
         "Buckets of a partition of a table with a bucket index.",
         "hoodie.bucket.index.num.buckets",
         ge=1,
+    )
+    bucket_fields: tuple[str, ...] = option(
+        (),
+        "Key fields that decide about the bucket; none: all of them.",
+        "hoodie.bucket.index.hash.field",
+    )
+    bucket_engine: Literal["SIMPLE"] = option(
+        "SIMPLE",
+        "The bucket index; consistent hashing is not offered.",
+        "hoodie.index.bucket.engine",
+    )
+    moves_partition: bool = option(
+        True,
+        "With a global index a row whose partition changed moves there; otherwise it is updated "
+        "where it is.",
+        "hoodie.simple.index.update.partition.path",
+        "hoodie.bloom.index.update.partition.path",
     )

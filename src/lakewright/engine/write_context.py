@@ -8,13 +8,13 @@ Partition columns that the table does not store are not part of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema
-from lakewright.codec.avro.schema import to_json
+from lakewright.codec.avro.schema import parse_schema, to_json
 from lakewright.codec.avro.types import Record
 from lakewright.codec.bloom import (
     DEFAULT_ENTRIES,
@@ -30,7 +30,7 @@ from lakewright.format.table_schema import META_COLUMNS, OPERATION_COLUMN, with_
 from lakewright.format.version import TableVersion
 from lakewright.txn.fence import Fence
 
-__all__ = ["MAX_FILE_BYTES", "BloomPolicy", "WriteContext", "WriteToken"]
+__all__ = ["MAX_FILE_BYTES", "BloomPolicy", "LogPolicy", "WriteContext", "WriteToken"]
 
 MAX_FILE_BYTES = 125_829_120
 COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS
@@ -66,6 +66,18 @@ class BloomPolicy:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LogPolicy:
+    """How log files come about; the sizes are Hudi's."""
+
+    parquet: bool = False
+    """Rows are Parquet files inside of blocks; otherwise Avro records."""
+    max_block_bytes: int = 256 << 20
+    positions: bool = True
+    """Blocks tell which rows of the base file they change, where the table version allows it."""
+
+
+DEFAULT_LOG: Final = LogPolicy()
 DEFAULT_BLOOM: Final = BloomPolicy()
 DEFAULT_PARQUET: Final = ParquetPolicy()
 
@@ -101,6 +113,7 @@ class WriteContext:
     max_file_bytes: int | None = MAX_FILE_BYTES
     """Size at which a writer goes on with a new file; None never does (bucket indexes)."""
     partition_metafile: Literal["text", "parquet"] = "text"
+    log: LogPolicy = DEFAULT_LOG
 
     @classmethod
     def of(
@@ -116,6 +129,7 @@ class WriteContext:
         bloom: BloomPolicy | None = DEFAULT_BLOOM,
         max_file_bytes: int | None = MAX_FILE_BYTES,
         partition_metafile: Literal["text", "parquet"] = "text",
+        log: LogPolicy = DEFAULT_LOG,
     ) -> WriteContext:
         """The context of a write with this table schema; `not_stored` columns are left out."""
         kept = tuple(f for f in record.fields if f.name not in not_stored)
@@ -134,6 +148,7 @@ class WriteContext:
             bloom=bloom,
             max_file_bytes=max_file_bytes,
             partition_metafile=partition_metafile,
+            log=log,
         )
 
     @property
@@ -141,6 +156,16 @@ class WriteContext:
         """The columns that rows bring along, without any meta column."""
         known = (*META_COLUMNS, OPERATION_COLUMN)
         return pa.schema([f for f in self.schema if f.name not in known])
+
+    def log_schema(self, columns: frozenset[str] | None) -> tuple[pa.Schema, str]:
+        """The columns of log rows that bring only `columns` along (None: all), and in Avro."""
+        if columns is None:
+            return self.schema, self.avro_schema
+        kept = columns | set(META_COLUMNS)
+        record = parse_schema(self.avro_schema)
+        assert isinstance(record, Record)
+        partial = replace(record, fields=tuple(f for f in record.fields if f.name in kept))
+        return pa.schema([f for f in self.schema if f.name in kept]), to_json(partial)
 
     @property
     def incoming_schema(self) -> pa.Schema:

@@ -11,16 +11,15 @@ Rows are the business of `arrow_write` and of the Spark room; both give write st
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.commit_callback import tell_commit
-from lakewright.engine.file_policies import bloom_policy, parquet_policy, sizing_policy
+from lakewright.engine.file_policies import bloom_policy, log_policy, parquet_policy, sizing_policy
 from lakewright.engine.key_detection import detect_keys
 from lakewright.engine.operations import Operation
 from lakewright.engine.proposal import Proposal, Validator
@@ -32,6 +31,7 @@ from lakewright.engine.write_result import WriteResult
 from lakewright.errors import FormatError, UnsupportedTableError
 from lakewright.format.file_slices import FileGroupId, FileSystemView
 from lakewright.format.key_spec import KeySpec
+from lakewright.format.partitions import list_files
 from lakewright.format.records import CommitMetadata, WriteStat, load_commit_metadata
 from lakewright.format.records.instants import load_requested_replace
 from lakewright.format.table_schema import without_meta_columns
@@ -43,9 +43,11 @@ from lakewright.txn.conflict import groups_of_replacement
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.transaction import Prepared, Transaction, begin
 
-__all__ = ["BegunWrite", "WriteJob"]
+__all__ = ["BegunWrite", "Guard", "WriteJob", "holds_buckets"]
 
 SCHEMA_KEY = "schema"
+Guard = Callable[[Timeline], None]
+"""A last look at the timeline, under the lock; raises if the write must not be committed."""
 _BUCKET = re.compile(r"0000\d{4}-")
 """How file ids of buckets begin; one in 65 536 others does too, but not all of a commit's."""
 
@@ -63,7 +65,7 @@ class WriteJob:
     validators: Sequence[Validator] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
     """Pairs that the commit keeps besides those of the options."""
-    guard: Callable[[Timeline], None] | None = None
+    guard: Guard | None = None
 
     @classmethod
     def prepare(
@@ -75,7 +77,7 @@ class WriteJob:
         *,
         validators: Sequence[Validator] = (),
         extra: Mapping[str, str] | None = None,
-        guard: Callable[[Timeline], None] | None = None,
+        guard: Guard | None = None,
     ) -> WriteJob:
         """Look at the table and at the columns of the rows; None is a write without rows.
 
@@ -83,7 +85,7 @@ class WriteJob:
         """
         pass_metadata_gate(access, drop=options.metadata_table == "drop")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        if incoming is not None:
+        if incoming is not None and not operation.keyed:
             _refuse_buckets(snapshot)
         record = without_meta_columns(snapshot.schema.avro)
         columns = arrow_schema(record) if incoming is None else incoming
@@ -117,29 +119,33 @@ class WriteJob:
 
     # ---- what the table has --------------------------------------------------------------------
 
-    @cached_property
-    def view(self) -> FileSystemView:
-        """The files of all partitions."""
-        listing = self.snapshot.opened.listing
-        return self.snapshot.view(listing.files(listing.partitions()))
+    def view(self, partitions: Iterable[str] | None = None) -> FileSystemView:
+        """The files of some partitions, which need not be there, or of all."""
+        if partitions is None:
+            listing = self.snapshot.opened.listing
+            return self.snapshot.view(listing.files(listing.partitions()))
+        storage = self.access.storage
+        return self.snapshot.view({path: list_files(storage, path) for path in partitions})
 
     def file_groups(self, partitions: Sequence[str] | None) -> dict[str, list[str]]:
         """Live file groups by partition, of some partitions or of all."""
         found: dict[str, list[str]] = {}
-        for slice_ in self.view.latest_slices():
+        for slice_ in self.view().latest_slices():
             group = slice_.group
             if partitions is None or group.partition in partitions:
                 found.setdefault(group.partition, []).append(group.file_id)
         return {partition: sorted(ids) for partition, ids in sorted(found.items())}
 
-    def plan_inserts(self, counts: Mapping[str, int]) -> list[InsertPlan]:
-        """Where new rows of each partition go: small files first."""
+    def plan_inserts(
+        self, counts: Mapping[str, int], view: FileSystemView | None = None
+    ) -> list[InsertPlan]:
+        """Where new rows of each partition go: small files first; `view` has their files."""
         policy = sizing_policy(self.options)
         merge_on_read = self.snapshot.properties.table_type == "MERGE_ON_READ"
         fills = not self.snapshot.properties.cdc_enabled and policy.small_file_limit > 0
         small = (
             small_files(
-                self.view,
+                view or self.view(counts),
                 merge_on_read=merge_on_read,
                 in_clustering=self.in_clustering(),
                 policy=policy,
@@ -168,18 +174,24 @@ class WriteJob:
                 continue  # what cannot be read tells nothing about the size of rows
 
 
+def holds_buckets(snapshot: Snapshot) -> bool:
+    """Whether the file groups of the table are buckets of a bucket index, as its commits tell."""
+    storage, properties = snapshot.storage, snapshot.properties
+    for instant in reversed(snapshot.timeline.commits().completed().instants):
+        stats = load_commit_metadata(storage, properties, instant).write_stats
+        ids = [stat.file_id or "" for stat in stats]
+        if ids:
+            return all(_BUCKET.match(file_id) for file_id in ids)
+    return False
+
+
 def _refuse_buckets(snapshot: Snapshot) -> None:
     """Tables of a bucket index have file groups by number; others would break their writers."""
-    storage, properties = snapshot.storage, snapshot.properties
-    last = snapshot.timeline.commits().completed().last()
-    if last is None:
-        return
-    ids = [s.file_id or "" for s in load_commit_metadata(storage, properties, last).write_stats]
-    if ids and all(_BUCKET.match(file_id) for file_id in ids):
+    if holds_buckets(snapshot):
         raise UnsupportedTableError(
             "The table's file groups are buckets of a bucket index, and these rows have no bucket.",
-            hint="Write it with Hudi and hoodie.index.type=BUCKET.",
-            context={"table": storage.uri, "file_id": ids[0]},
+            hint="Use upsert, which finds the bucket of every row.",
+            context={"table": snapshot.storage.uri},
         )
 
 
@@ -203,6 +215,7 @@ class BegunWrite:
             bloom=bloom_policy(options) if populate else None,
             max_file_bytes=options.max_file_size,
             partition_metafile="parquet" if properties.partition_metafile_base_format else "text",
+            log=log_policy(options),
         )
 
     @property
@@ -210,12 +223,17 @@ class BegunWrite:
         """The time of the write."""
         return self._transaction.instant
 
-    def start(self, plans: Sequence[InsertPlan] = ()) -> None:
-        """Become inflight, before any file is written; `plans` tell how much, where it is known."""
-        stats = {
-            plan.partition: [WriteStat(file_id="", prev_commit="null", num_inserts=plan.rows)]
-            for plan in plans
-        }
+    def start(self, plans: Sequence[InsertPlan] = (), updates: Sequence[WriteStat] = ()) -> None:
+        """Become inflight, before any file is written.
+
+        `plans` and `updates` tell how much goes where, as far as it is known.
+        """
+        stats: dict[str, list[WriteStat]] = {}
+        for update in updates:
+            stats.setdefault(update.partition_path or "", []).append(update)
+        for plan in plans:
+            inserted = WriteStat(file_id="", prev_commit="null", num_inserts=plan.rows)
+            stats.setdefault(plan.partition, []).append(inserted)
         operation = self._job.operation.hudi
         self._transaction.start(
             CommitMetadata(partition_to_write_stats=stats, operation_type=operation)

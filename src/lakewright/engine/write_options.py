@@ -223,13 +223,24 @@ class WriteOptions(FileOptions, RowOptions):
             raise ValueError(f"partitioner_class={self.partitioner_class} cannot be run here")
         return self
 
-    @field_validator("sort_columns", "overwrite_partitions", "delete_partitions", mode="before")
+    @field_validator(
+        "sort_columns",
+        "overwrite_partitions",
+        "delete_partitions",
+        "bucket_fields",
+        mode="before",
+    )
     @classmethod
     def _listed(cls, value: object) -> object:
         return names(value) if isinstance(value, str) else value
 
     @field_validator(
-        "sort_mode", "concurrency_mode", "overwrite_mode", "failed_writes", mode="before"
+        "sort_mode",
+        "concurrency_mode",
+        "overwrite_mode",
+        "failed_writes",
+        "bucket_engine",
+        mode="before",
     )
     @classmethod
     def _upper(cls, value: object) -> object:

@@ -75,6 +75,8 @@ class TableVersion:
     typed_partition_fields: bool
     """Custom key generators store `field:TYPE` in the partition fields."""
 
+    bucket_values_span_commas: bool
+    """Bucket indexes take a composite key apart at its field names; otherwise at every comma."""
     incremental_by_completion_time: bool
     """Incremental ranges are completion times; otherwise requested times."""
     ranges_skip_lone_logs: bool
@@ -143,6 +145,7 @@ _SIX = TableVersion(
     ordering_fields_key="hoodie.table.precombine.field",
     key_generator_stored_as_type=False,
     typed_partition_fields=False,
+    bucket_values_span_commas=False,
     incremental_by_completion_time=False,
     ranges_skip_lone_logs=False,
     change_images_by_row=False,
@@ -173,6 +176,7 @@ _EIGHT = TableVersion(
     ordering_fields_key="hoodie.table.precombine.field",
     key_generator_stored_as_type=True,
     typed_partition_fields=True,
+    bucket_values_span_commas=True,
     incremental_by_completion_time=True,
     ranges_skip_lone_logs=False,
     change_images_by_row=False,
@@ -203,6 +207,7 @@ _NINE = TableVersion(
     ordering_fields_key="hoodie.table.ordering.fields",
     key_generator_stored_as_type=True,
     typed_partition_fields=True,
+    bucket_values_span_commas=True,
     incremental_by_completion_time=True,
     ranges_skip_lone_logs=True,
     change_images_by_row=True,

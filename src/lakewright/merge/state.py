@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from lakewright.errors import MergeError
 from lakewright.merge.answers import ask, distinct_sets, needed_columns, pair_context
-from lakewright.merge.columns import Int64s
+from lakewright.merge.columns import Bools, Int64s
 from lakewright.merge.deletes import DeleteRule
 from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.log_rows import FULL, Entries, LogRows
@@ -45,6 +47,10 @@ class LogState:
         self._met = np.zeros(len(keys), dtype=np.bool_)
         self._needed = needed_columns(merger, ctx)
         self._narrow: pa.RecordBatch | None = None
+        self.replaced = 0
+        """Base rows that `apply` has given another version so far."""
+        self.removed = 0
+        """Base rows that `apply` has left out so far."""
 
     @property
     def size(self) -> int:
@@ -61,17 +67,20 @@ class LogState:
         """Whether some version lacks columns, which an older one would have to give."""
         return bool(self._entries.column_sets.any())
 
-    def locate(self, base_keys: pa.Array) -> Int32s:
+    def locate(self, base_keys: pa.Array, *, every: bool = False) -> Int32s:
         """For each base row the code of its log version, -1 for none.
 
         Base rows come in file order, over one call or several. Of base rows with the same key only
-        the first meets the log; the others stay as they are.
+        the first meets the log and the others stay as they are, unless `every` one shall.
         """
         if base_keys.type != self._keys.type:
             base_keys = base_keys.cast(self._keys.type)
         codes = self._index.locate(base_keys)
         hits = np.flatnonzero(codes >= 0)
         met = codes[hits]
+        if every:
+            self._met[met] = True
+            return codes
         firsts = np.full(self.size, -1, dtype=np.int64)
         firsts[met[::-1]] = hits[::-1]
         again = self._met[met] | (firsts[met] != hits)
@@ -95,6 +104,8 @@ class LogState:
             keep = np.ones(base.num_rows, dtype=np.bool_)
             keep[hits[gone]] = False
         taken = np.flatnonzero((take == Take.NEWER) & ~entries.deleted)
+        self.removed += int(gone.sum())
+        self.replaced += len(taken) + sum(len(places) for places, _ in built)
         rows, order = self._rows.pool.gather_any_order(entries.numbers[taken])
         taken = taken if order is None else taken[order]
         positions = np.concatenate([hits[taken], *(hits[places] for places, _ in built)])
@@ -114,6 +125,35 @@ class LogState:
             rows = self._rows.pool.gather(numbers[first : first + max_rows])
             gone = rule.mask(rows) if isinstance(rule, DeleteRule) else None
             yield rows if gone is None or not gone.any() else rows.filter(pa.array(~gone))
+
+    def loses_against(self, base: pa.RecordBatch, codes: Int32s) -> Bools:
+        """Of the base rows that have a version here: which of them would stay as they are.
+
+        `MergeError` if a row would be built of both.
+        """
+        hits = np.flatnonzero(codes >= 0)
+        met = codes[hits]
+        take, built = self._meet(base, hits, met, self._entries.at(met))
+        if built:
+            raise MergeError(
+                "Two versions of a row become a third one here, which cannot be placed.",
+                hint="Let rows be updated in the partition they are in.",
+            )
+        lost = np.zeros(base.num_rows, dtype=np.bool_)
+        lost[hits] = take == Take.OLDER
+        return lost
+
+    def chosen(self) -> tuple[Int64s, Bools]:
+        """For every key the number of its row in the pool, and whether it is a delete."""
+        return self._entries.numbers, self._entries.deleted
+
+    def rows(
+        self, codes: npt.NDArray[np.integer], columns: list[str] | None = None
+    ) -> pa.RecordBatch:
+        """The versions of these keys; of deletes without a row only key and ordering are known."""
+        return self._rows.batch(
+            self._keys, codes.astype(np.int32), self._entries.numbers[codes], columns
+        )
 
     def _meet(
         self, base: pa.RecordBatch, hits: Int64s, met: Int32s, entries: Entries

@@ -1,0 +1,1 @@
+"""Writes that look up records: upsert, delete, partial update."""

@@ -1,0 +1,58 @@
+"""Which index a keyed write uses: Hudi's types, as far as they need no metadata table."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from lakewright.errors import OptionError
+
+__all__ = ["IndexType", "index_type"]
+
+
+class IndexType(Enum):
+    """How the rows of a keyed write find their file groups."""
+
+    SIMPLE = "SIMPLE"
+    """By the key columns of the base files of their partition."""
+    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
+    """By the key columns of all base files."""
+    BLOOM = "BLOOM"
+    """As SIMPLE, without reading files whose bounds and bloom filters exclude the keys."""
+    GLOBAL_BLOOM = "GLOBAL_BLOOM"
+    BUCKET = "BUCKET"
+    """By a hash of the key, without looking."""
+
+    @property
+    def is_global(self) -> bool:
+        """Whether a key is one row in the whole table, not in its partition."""
+        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM)
+
+    @property
+    def uses_filters(self) -> bool:
+        """Whether footers are asked before key columns."""
+        return self in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM)
+
+
+def index_type(told: str | None, *, buckets: bool) -> IndexType:
+    """The index of a write; `buckets`: the table's file groups are buckets.
+
+    `OptionError` for an index that cannot be used here, or that the table's files contradict.
+    """
+    if told is None:
+        return IndexType.BUCKET if buckets else IndexType.SIMPLE
+    try:
+        chosen = IndexType(told.strip().upper())
+    except ValueError:
+        known = ", ".join(kind.value for kind in IndexType)
+        raise OptionError(
+            f"The index {told} cannot be used for this write.",
+            hint=f"Choose one of {known}.",
+            context={"option": "hoodie.index.type", "value": told},
+        ) from None
+    if buckets and chosen is not IndexType.BUCKET:
+        raise OptionError(
+            f"The table's file groups are buckets; the index {chosen.value} would add others.",
+            hint="Write with hoodie.index.type=BUCKET and the table's number of buckets.",
+            context={"option": "hoodie.index.type", "value": told},
+        )
+    return chosen

@@ -1,0 +1,120 @@
+"""The last look before a commit: whether others have added the same keys, or changed what was read.
+
+Hudi lets two writers insert the same new key, because new file groups never meet. Here the base
+files that were committed since the write looked at the table are asked for its new keys, under the
+lock: a hit is a conflict, and the write can be done again on the new state. Files that were asked
+once are not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakewright.engine.keyed.lookup import Hits, KeyLookup
+from lakewright.errors import WriteConflictError
+from lakewright.format.file_names import BaseFileName, parse_data_file
+from lakewright.format.file_slices import BaseFile
+from lakewright.format.instant import Instant
+from lakewright.format.key_spec import KeySpec
+from lakewright.format.records import CommitMetadata, load_commit_metadata
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.timeline import Timeline
+from lakewright.storage.base import Storage
+from lakewright.txn.conflict import completed_since
+
+__all__ = ["InsertGuard", "ReadGuard"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InsertGuard:
+    """Refuses a commit whose new keys are not new any more."""
+
+    storage: Storage
+    properties: TableProperties
+    basis: Timeline
+    inserted: Mapping[str | None, pa.Array]
+    """New record keys by partition; under None those that must be new in the whole table."""
+    spec: KeySpec | None = None
+    """Forms the keys of tables that do not store them."""
+    _asked: set[str] = field(default_factory=set)
+
+    def __call__(self, timeline: Timeline) -> None:
+        """Look into what was committed since."""
+        for instant, base in self._added(timeline):
+            if base.path in self._asked:
+                continue
+            for scope in (base.partition, None):
+                keys = self.inserted.get(scope)
+                if keys is not None and len(keys):
+                    self._refuse(instant, base, keys)
+            self._asked.add(base.path)
+
+    def _added(self, timeline: Timeline) -> Iterator[tuple[Instant, BaseFile]]:
+        for instant in completed_since(self.basis, timeline):
+            metadata = load_commit_metadata(self.storage, self.properties, instant)
+            for base in _base_files(metadata):
+                yield instant, base
+
+    def _refuse(self, instant: Instant, base: BaseFile, keys: pa.Array) -> None:
+        lookup = KeyLookup(self.storage, keys, spec=self.spec, filters=self.spec is None)
+        hits = Hits.joined(list(lookup.in_file(0, base)))
+        if not len(hits.codes):
+            return
+        raise WriteConflictError(
+            f"The write {instant.requested_time} added {len(hits.codes)} of the keys that this "
+            "write wanted to insert.",
+            hint="Nothing was published. Run the write again: it will update them.",
+            context={
+                "other": instant.requested_time,
+                "path": base.path,
+                "key": keys[int(hits.codes[0])].as_py(),
+            },
+            retryable=True,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadGuard:
+    """Refuses a commit that depends on rows which others have changed since."""
+
+    storage: Storage
+    properties: TableProperties
+    basis: Timeline
+    partitions: frozenset[str] | None
+    """Partitions that were read; None is all."""
+
+    def __call__(self, timeline: Timeline) -> None:
+        """Compare what was read with what was committed since."""
+        for instant in completed_since(self.basis, timeline):
+            metadata = load_commit_metadata(self.storage, self.properties, instant)
+            touched = {
+                *(stat.partition_path or "" for stat in metadata.write_stats),
+                *(metadata.partition_to_replace_file_ids or {}),
+            }
+            changed = touched if self.partitions is None else touched & self.partitions
+            if changed:
+                raise WriteConflictError(
+                    f"The write {instant.requested_time} changed partition {min(changed)!r}, which "
+                    "this write has read.",
+                    hint="Nothing was published. Run the write again: it will read the new rows.",
+                    context={"other": instant.requested_time, "partition": min(changed)},
+                    retryable=True,
+                )
+
+
+def _base_files(metadata: CommitMetadata) -> Iterator[BaseFile]:
+    for stat in metadata.write_stats:
+        name = (stat.path or "").rpartition("/")[2]
+        parsed = parse_data_file(name)
+        if isinstance(parsed, BaseFileName):
+            yield BaseFile(
+                stat.partition_path or "",
+                name,
+                stat.file_size_in_bytes or 0,
+                parsed.instant,
+                parsed.file_id,
+                parsed.write_token,
+            )

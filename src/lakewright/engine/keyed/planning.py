@@ -1,0 +1,262 @@
+"""Planning a keyed write: from reduced rows to the work of every file group.
+
+Reads base files to find keys, decides, and changes nothing. The plan tells for each file group what
+it is, which rows it gets, and what must hold at commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.engine.keyed.base_merge import MergeRules
+from lakewright.engine.keyed.group_work import GroupTarget
+from lakewright.engine.keyed.incoming import IncomingRows
+from lakewright.engine.keyed.index_type import IndexType
+from lakewright.engine.keyed.insert_guard import InsertGuard
+from lakewright.engine.keyed.lookup import Hits
+from lakewright.engine.keyed.moves import Moves, moved_hits
+from lakewright.engine.keyed.placing import (
+    GroupShare,
+    Unfound,
+    shares_of_buckets,
+    shares_of_hits,
+    unfound,
+)
+from lakewright.engine.keyed.tagging import tag
+from lakewright.engine.runner import Runner
+from lakewright.engine.sizing import InsertPlan
+from lakewright.engine.write_job import Guard, WriteJob
+from lakewright.errors import ConflictError, OptionError
+from lakewright.format.buckets import FIXED_TAIL, bucket_of_file, bucket_prefix, buckets
+from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, FileSystemView
+from lakewright.merge.columns import Bools
+from lakewright.merge.registry import MergerRegistry
+
+__all__ = ["GroupWork", "KeyedPlan", "KeyedPlanner"]
+
+DEFAULT_BUCKETS = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupWork:
+    """One file group and the rows that it gets."""
+
+    target: GroupTarget
+    share: GroupShare
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedPlan:
+    """Everything that a keyed write is going to do."""
+
+    work: Sequence[GroupWork]
+    plans: Sequence[InsertPlan] = ()
+    """Where new rows go, for those who look at the inflight instant."""
+    guard: Guard | None = None
+    """What must hold at commit."""
+    rolls: bool = True
+    """Whether a base file that is large enough is followed by another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The newest state of a file group."""
+
+    slice_: FileSlice
+    base: BaseFile | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPlanner:
+    """Plans the keyed writes of one job."""
+
+    job: WriteJob
+    rules: MergeRules
+    index: IndexType
+    registry: MergerRegistry
+    schema: pa.Schema
+    """Record key, partition path and the table's columns."""
+    in_clustering: frozenset[FileGroupId] = field(default=frozenset())
+
+    def plan(self, incoming: IncomingRows, gone: Bools, runner: Runner) -> KeyedPlan:
+        """Where every row goes; `gone` are rows that are deletes."""
+        if self.index is IndexType.BUCKET:
+            return self._by_hash(incoming)
+        return self._by_lookup(incoming, gone, runner)
+
+    # ---- indexes that look ---------------------------------------------------------------------
+
+    def _by_lookup(self, incoming: IncomingRows, gone: Bools, runner: Runner) -> KeyedPlan:
+        job, index = self.job, self.index
+        partitions, partition_of = incoming.partition_codes()
+        view = job.view(None if index.is_global else partitions)
+        groups = [group for group in _newest(view).values() if group.base is not None]
+        files = [group.base for group in groups if group.base is not None]
+        hits = tag(
+            job.access.storage,
+            incoming,
+            files,
+            runner=runner,
+            within_partition=not index.is_global,
+            filters=index.uses_filters,
+            spec=None if job.snapshot.properties.populate_meta_fields else job.keys,
+        )
+        stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
+        if index.is_global and job.options.moves_partition:
+            stay, leaving, lost = self._moved(incoming, hits, files, view)
+        fresh = unfound(stay, gone | lost, partitions, partition_of)
+        plans = job.plan_inserts(fresh.counts, view)
+        slices = [group.slice_ for group in groups]
+        shares = shares_of_hits(stay, slices, fresh, plans, leaving=leaving)
+        self._refuse_clustered(shares)
+        bases = {group.slice_.group: group.base for group in groups}
+        return KeyedPlan(
+            [GroupWork(self._target(share, bases), share) for share in shares],
+            plans,
+            self._guard(incoming, fresh),
+        )
+
+    def _moved(
+        self,
+        incoming: IncomingRows,
+        hits: Hits,
+        files: Sequence[BaseFile],
+        view: FileSystemView,
+    ) -> tuple[Hits, Hits, Bools]:
+        """Places of rows that stay, of rows that leave, and which keys change nothing at all."""
+        moved = moved_hits(incoming, hits, [base.partition for base in files])
+        leaving = hits.at(np.flatnonzero(moved))
+        slices = {
+            int(n): slice_
+            for n in np.unique(leaving.files)
+            if (slice_ := view.merged_slice(FileGroupId(files[n].partition, files[n].file_id)))
+        }
+        decide = Moves(self.job.snapshot, self.rules, self.registry, self.schema)
+        lost = decide.losers(incoming, leaving, slices)
+        leaving = leaving.at(np.flatnonzero(~lost[leaving.codes]))
+        return hits.at(np.flatnonzero(~moved)), leaving, lost
+
+    def _guard(self, incoming: IncomingRows, fresh: Unfound) -> InsertGuard | None:
+        if not len(fresh.codes):
+            return None
+        job = self.job
+        keys = incoming.keys.take(pa.array(fresh.codes))
+        inserted: dict[str | None, pa.Array] = {None: keys}
+        if not self.index.is_global:
+            cuts = np.cumsum([0, *fresh.counts.values()])
+            inserted = {
+                path: keys.slice(int(cuts[k]), count)
+                for k, (path, count) in enumerate(fresh.counts.items())
+            }
+        properties = job.snapshot.properties
+        return InsertGuard(
+            job.access.storage,
+            properties,
+            job.snapshot.timeline,
+            inserted,
+            None if properties.populate_meta_fields else job.keys,
+        )
+
+    # ---- the bucket index ----------------------------------------------------------------------
+
+    def _by_hash(self, incoming: IncomingRows) -> KeyedPlan:
+        job = self.job
+        count = self._bucket_count()
+        partitions, partition_of = incoming.partition_codes()
+        groups = _newest(job.view(partitions))
+        slices = _bucket_slices(groups, count)
+        bucket_of = buckets(
+            incoming.keys,
+            job.options.bucket_fields or job.keys.record_key_fields,
+            count,
+            values_span_commas=job.snapshot.properties.version.bucket_values_span_commas,
+        )
+        pairs = np.unique(partition_of.astype(np.int64) * count + bucket_of)
+        wanted = [(partitions[int(pair // count)], int(pair % count)) for pair in pairs]
+        new = {place: self._new_bucket(place[1]) for place in wanted if place not in slices}
+        shares = shares_of_buckets(partition_of, partitions, bucket_of, slices, new)
+        self._refuse_clustered(shares)
+        bases = {group.slice_.group: group.base for group in groups.values()}
+        work = [GroupWork(self._target(share, bases), share) for share in shares]
+        return KeyedPlan(work, rolls=False)
+
+    def _bucket_count(self) -> int:
+        told = self.job.options.bucket_count
+        if told is None:
+            raise OptionError(
+                "The number of buckets is not known.",
+                hint="Tell hoodie.bucket.index.num.buckets, the number that every writer of the "
+                f"table uses (Hudi's default is {DEFAULT_BUCKETS}).",
+                context={"option": "hoodie.bucket.index.num.buckets"},
+            )
+        return told
+
+    def _new_bucket(self, bucket: int) -> str:
+        prefix = bucket_prefix(bucket)
+        if self.job.options.concurrency_mode == "NON_BLOCKING_CONCURRENCY_CONTROL":
+            return prefix + FIXED_TAIL
+        return prefix + str(self.job.access.random.uuid())[len(prefix) :]
+
+    # ---- both ----------------------------------------------------------------------------------
+
+    def _target(
+        self, share: GroupShare, bases: Mapping[FileGroupId, BaseFile | None]
+    ) -> GroupTarget:
+        merge_on_read = self.job.snapshot.properties.table_type == "MERGE_ON_READ"
+        hashed = self.index is IndexType.BUCKET
+        if share.slice_ is None:
+            prefix = share.file_id or str(self.job.access.random.uuid())
+            log = merge_on_read and hashed
+            file_id = f"{prefix}-0" if log else prefix
+            return GroupTarget(share.partition, file_id, None, None, as_log=log)
+        group = share.slice_.group
+        return GroupTarget(
+            share.partition,
+            group.file_id,
+            share.slice_,
+            bases.get(group),
+            as_log=merge_on_read and (hashed or not len(share.inserts)),
+        )
+
+    def _refuse_clustered(self, shares: Sequence[GroupShare]) -> None:
+        for share in shares:
+            if share.slice_ is not None and share.slice_.group in self.in_clustering:
+                raise ConflictError(
+                    f"File group {share.slice_.group.file_id} is about to be clustered.",
+                    hint="Nothing was written. Let the clustering finish, or roll it back.",
+                    context={
+                        "partition": share.partition,
+                        "file_id": share.slice_.group.file_id,
+                    },
+                    retryable=True,
+                )
+
+
+def _newest(view: FileSystemView) -> dict[FileGroupId, _Group]:
+    """Live file groups with their newest slices and base files."""
+    bases = {FileGroupId(b.partition, b.file_id): b for b in view.latest_base_files()}
+    return {s.group: _Group(s, bases.get(s.group)) for s in view.latest_slices()}
+
+
+def _bucket_slices(
+    groups: Mapping[FileGroupId, _Group], count: int
+) -> dict[tuple[str, int], FileSlice]:
+    """The file group of every bucket; `OptionError` for files that other buckets have made."""
+    found: dict[tuple[str, int], FileSlice] = {}
+    for id_, group in groups.items():
+        bucket = bucket_of_file(id_.file_id)
+        place = (id_.partition, -1 if bucket is None else bucket)
+        if bucket is None or bucket >= count or place in found:
+            raise OptionError(
+                f"File group {id_.file_id} is none of {count} buckets of partition "
+                f"{id_.partition!r}, or a second one of its bucket.",
+                hint="Give the number of buckets that the table was written with "
+                "(hoodie.bucket.index.num.buckets).",
+                context={"partition": id_.partition, "file_id": id_.file_id},
+            )
+        found[place] = group.slice_
+    return found

@@ -1,0 +1,232 @@
+"""Keyed writes from Arrow streams, in this process: upsert, delete by key.
+
+Rows are keyed, reduced to one version per key, looked up, and placed; only then does the write
+begin on the timeline, so that nothing is pending while base files are searched. Each file group's
+share is written by one unit of work. At commit, under the lock, the keys that were inserted are
+looked for in what others have committed meanwhile.
+
+Memory is the keys of the write, and its rows up to `memory_bytes`; what does not fit waits in
+scratch files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.engine.keyed.base_merge import MergeRules
+from lakewright.engine.keyed.group_work import GroupRows, write_group
+from lakewright.engine.keyed.incoming import (
+    KEYED,
+    IncomingRows,
+    collect_deletes,
+    collect_incoming,
+)
+from lakewright.engine.keyed.index_type import IndexType, index_type
+from lakewright.engine.keyed.placing import GroupShare
+from lakewright.engine.keyed.planning import KeyedPlan, KeyedPlanner
+from lakewright.engine.row_source import RowSource
+from lakewright.engine.runner import Runner, ThreadRunner
+from lakewright.engine.write_context import WriteToken
+from lakewright.engine.write_job import BegunWrite, Guard, WriteJob, holds_buckets
+from lakewright.engine.write_result import WriteResult
+from lakewright.errors import ConfigError
+from lakewright.format.records import WriteStat
+from lakewright.format.row_keys import RowKeys
+from lakewright.format.table_schema import META_COLUMNS
+from lakewright.format.timeline import Timeline
+from lakewright.merge.columns import Bools, Int64s
+from lakewright.merge.deletes import DeleteRule
+from lakewright.merge.registry import MergerRegistry
+from lakewright.runtime.events import Event
+from lakewright.storage.scratch import Scratch
+
+__all__ = ["MEMORY_BYTES", "KeyedWriter"]
+
+MEMORY_BYTES = 512 << 20
+STAGES = 1 << 30
+"""Stages are drawn at random, so that no two writes give a log file the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedWriter:
+    """Writes the rows of one job to where their keys are."""
+
+    job: WriteJob
+    registry: MergerRegistry
+    threads: int = 1
+    """Files read or written at once."""
+    memory_bytes: int = MEMORY_BYTES
+
+    def upsert(self, source: RowSource) -> WriteResult:
+        """Update the rows whose keys are there, insert the others."""
+        job, index, rules = self.job, self.index(), self.rules()
+        with Scratch(self.memory_bytes) as scratch:
+            incoming = collect_incoming(
+                self._keyed(source),
+                self.schema,
+                rules.config,
+                rules.merger,
+                within_partition=not index.is_global,
+                combine=job.options.combine_before_upsert,
+                hold=scratch.hold,
+            )
+            return self._write(incoming, rules, index)
+
+    def delete(self, keys: Iterable[pa.RecordBatch]) -> WriteResult:
+        """Delete rows by batches of record keys and partition paths."""
+        rules = self.rules()
+        incoming = collect_deletes(keys, rules.config, rules.merger, self.schema)
+        return self._write(incoming, rules, self.index())
+
+    # ---- the table's rules ---------------------------------------------------------------------
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Record key, partition path and the table's columns."""
+        keyed = [pa.field(name, pa.string(), nullable=False) for name in KEYED]
+        return pa.schema([*keyed, *self.job.schema.rows.schema])
+
+    def rules(self) -> MergeRules:
+        """How rows of the table meet."""
+        snapshot = self.job.snapshot
+        merger = self.registry.resolve(snapshot.merge)
+        return MergeRules(snapshot.merge, merger, self.job.keys, snapshot.schema.defaults())
+
+    def index(self) -> IndexType:
+        """The index; `ConfigError` for tables whose rows have no keys of their own."""
+        job = self.job
+        if not job.keys.record_key_fields:
+            raise ConfigError(
+                "The table has no key fields: its keys are generated, and rows cannot be found by "
+                "them.",
+                hint="Use append, or delete rows by a predicate.",
+                context={"table": job.access.storage.uri},
+            )
+        return index_type(job.options.index_type, buckets=holds_buckets(job.snapshot))
+
+    # ---- the way of every keyed write ----------------------------------------------------------
+
+    def _write(self, incoming: IncomingRows, rules: MergeRules, index: IndexType) -> WriteResult:
+        job = self.job
+        if not len(incoming) and not job.options.allow_empty_commit:
+            return WriteResult(job.operation.name, None)
+        gone = _gone(incoming, rules)
+        planner = KeyedPlanner(job, rules, index, self.registry, self.schema, job.in_clustering())
+        plan = planner.plan(incoming, gone, self._runner())
+        guarded = replace(job, guard=_all(job.guard, plan.guard))
+        with guarded.begun() as begun:
+            begun.start(plan.plans, [_announced(work.share) for work in plan.work])
+            stats = self._written(begun, rules, incoming, gone, plan)
+            result = begun.commit(stats)
+        changed = result.inserted + result.updated + result.deleted
+        return replace(result, ignored=max(0, len(incoming) - changed))
+
+    def _written(
+        self,
+        begun: BegunWrite,
+        rules: MergeRules,
+        incoming: IncomingRows,
+        gone: Bools,
+        plan: KeyedPlan,
+    ) -> list[WriteStat]:
+        access, total = self.job.access, len(plan.work)
+        stage = access.random.below(STAGES)
+        context = begun.context if plan.rolls else replace(begun.context, max_file_bytes=None)
+
+        def write(number: int) -> list[WriteStat]:
+            access.cancel.check()
+            work = plan.work[number]
+            stats = write_group(
+                access.storage,
+                context,
+                rules,
+                work.target,
+                _rows_of(work.share, incoming, gone),
+                token=WriteToken(number, stage, number),
+                clock=access.clock,
+            )
+            access.on_event(Event("write.groups", number + 1, total, "groups", begun.instant))
+            return stats
+
+        stats = list(self._runner().stream(range(total), write))
+        return sorted(stats, key=lambda stat: (stat.partition_path or "", stat.file_id or ""))
+
+    def _keyed(self, source: RowSource) -> Iterator[pa.RecordBatch]:
+        """The rows in the table's columns, keys and paths in front."""
+        job = self.job
+        keys = RowKeys(job.keys, instant="")
+        names = self.schema.names
+        for batch in source.batches():
+            job.access.cancel.check()
+            own = [name for name in batch.schema.names if name not in META_COLUMNS]
+            yield keys.add_to(job.schema.rows.apply(batch.select(own))).select(names)
+
+    def _runner(self) -> Runner:
+        return ThreadRunner(self.threads, spawner=self.job.access.spawner)
+
+
+def _gone(incoming: IncomingRows, rules: MergeRules) -> Bools:
+    """Which rows are deletes where there is nothing to merge them with."""
+    rule = getattr(rules.merger, "not_inserted", None)
+    if not isinstance(rule, DeleteRule):
+        return incoming.deleted
+    numbers, _ = incoming.state.chosen()
+    codes = np.flatnonzero(numbers >= 0)
+    marked = rule.mask(incoming.rows(codes)) if len(codes) else None
+    if marked is None:
+        return incoming.deleted
+    gone = incoming.deleted.copy()
+    gone[codes] |= marked
+    return gone
+
+
+def _rows_of(share: GroupShare, incoming: IncomingRows, gone: Bools) -> GroupRows:
+    """The rows of a share, updates first; keys of deletes without a row apart."""
+    codes = np.concatenate([share.updates, share.inserts])
+    positions = share.positions
+    numbers, _ = incoming.state.chosen()
+    bare = numbers[codes] < 0
+    removed: Int64s = np.concatenate([codes[bare], share.removals])
+    if bare.any():
+        positions = None if positions is None else positions[~bare[: len(positions)]]
+        codes = codes[~bare]
+    return GroupRows(
+        rows=incoming.rows(codes),
+        gone=gone[codes],
+        inserts=len(share.inserts),
+        positions=positions if positions is not None and len(positions) == len(codes) else None,
+        deleted_keys=incoming.keys.take(pa.array(removed)) if len(removed) else None,
+    )
+
+
+def _announced(share: GroupShare) -> WriteStat:
+    """What the inflight instant says about a share."""
+    slice_ = share.slice_
+    if slice_ is None:
+        return WriteStat(
+            file_id="", prev_commit="null", partition_path=share.partition, num_inserts=share.size
+        )
+    return WriteStat(
+        file_id=slice_.group.file_id,
+        prev_commit=slice_.base_instant,
+        partition_path=share.partition,
+        num_inserts=len(share.inserts),
+        num_update_writes=len(share.updates) + len(share.removals),
+    )
+
+
+def _all(*guards: Guard | None) -> Guard | None:
+    """One guard for several."""
+    there: Sequence[Guard] = [guard for guard in guards if guard is not None]
+    if not there:
+        return None
+
+    def check(timeline: Timeline) -> None:
+        for guard in there:
+            guard(timeline)
+
+    return check
