@@ -3,11 +3,11 @@
     python -m interop.written                    all tables; writes docs/compatibility-writes.md
     python -m interop.written --only 'v8_mor_*'  some tables, by pattern; no document
 
-Sixteen tables go through every operation in step. After each step the rows must be those of a model
-that knows only the meaning of each operation, and the Hudi that belongs to the table version, a
-newer one (the newest after some steps) and Hudi's Rust reader must read what lakewright reads, cell
-for cell, types and meta columns included. Then Hudi upserts, compacts, cleans and deletes on the
-same tables, and lakewright goes on.
+Sixteen tables go through every operation, those of each version in step. After each step the rows
+must be those of a model that knows only the meaning of each operation, and the Hudi that belongs to
+the table version and Hudi's Rust reader must read what lakewright reads, cell for cell, types and
+meta columns included; after some steps a newer Hudi too. Then Hudi upserts, compacts, cleans and
+deletes on the same tables, and lakewright goes on.
 
 Accepted differences are rows of `written_deviations.toml`; their query is `<reader> <step>`, and
 `EXPLAINED` says for each exactly what Hudi answers instead. Ends with a line `N passed, M failed`
@@ -42,19 +42,20 @@ from interop.written_steps import STEPS, Step, WrittenTable
 
 DEVIATIONS = Path(__file__).with_name("written_deviations.toml")
 DOCUMENT = ROOT / "docs" / "compatibility-writes.md"
-WRITES = {6: "0.15.0", 8: "1.0.2"}
-READS = {6: ("0.15.0", "1.0.2"), 8: ("1.0.2", "1.2.0")}
-SELDOM = {
-    "1.2.0": (
+OWN = {6: "0.15.0", 8: "1.0.2"}
+"""The Hudi of each table version: it reads after every step, and writes."""
+NEWER = {6: ("1.0.2", "*"), 8: ("1.2.0", "*_simple")}
+"""A newer Hudi, and the tables that it reads as well."""
+NEWER_STEPS = frozenset(
+    {
         "append into small files",
         "delete_partition",
         "append with wider columns",
         "Hudi compacts and cleans",
         "append after it",
         "bulk_insert, by partition",
-    )
-}
-"""Readers that are asked after some steps only, to save time."""
+    }
+)
 RUST = "hudi (Rust)"
 MODEL = "model"
 
@@ -90,34 +91,42 @@ class Proof:
     answers: list[Answer] = field(default_factory=list)
 
     def run(self) -> None:
-        """All steps, all tables side by side."""
+        """All steps; the tables of each version side by side with those of the other."""
+        lanes = [[t for t in self.tables if t.case.version == version] for version in OWN]
+        with ThreadPoolExecutor(len(lanes)) as pool:
+            list(pool.map(self._lane, [lane for lane in lanes if lane]))
+        order = [t.case for t in self.tables]
+        self.answers.sort(key=lambda a: order.index(a.case))
+
+    def _lane(self, tables: list[WrittenTable]) -> None:
+        version = tables[0].case.version
         for step in STEPS:
             started = time.monotonic()
-            done = self._do(step)
+            done, tables = self._do(step, tables)
             written = time.monotonic()
             self._ask(step, done)
             seconds = f"{written - started:.0f} s and {time.monotonic() - written:.0f} s"
-            print(f"{step.name}: {len(done)} tables, {seconds}", flush=True)
+            print(f"version {version}, {step.name}: {len(done)} tables, {seconds}", flush=True)
 
-    def _do(self, step: Step) -> list[WrittenTable]:
-        """Do a step everywhere; the tables that it changed. A table that failed is left out."""
-        lanes = [[t for t in self.tables if t.case.version == v] for v in WRITES]
-        with ThreadPoolExecutor(len(lanes)) as pool:
-            done = list(pool.map(lambda lane: [self._do_one(step, t) for t in lane], lanes))
-        self.tables = [t for lane in lanes for t in lane]
-        failures = [told for lane in done for told in lane]
-        changed = [t for t, told in zip(self.tables, failures, strict=True) if told == ""]
-        for table, told in zip(self.tables, failures, strict=True):
+    def _do(
+        self, step: Step, tables: Sequence[WrittenTable]
+    ) -> tuple[list[WrittenTable], list[WrittenTable]]:
+        """Do a step everywhere; the tables that it changed, and those that did not fail."""
+        changed, left = [], []
+        for table in tables:
+            told = self._do_one(step, table)
             if told:
-                by = "lakewright" if step.by == "lakewright" else WRITES[table.case.version]
+                by = "lakewright" if step.by == "lakewright" else OWN[table.case.version]
                 self._judge(table, step.name, f"{by} (writer)", told, "", refused=True)
-        skipped = [t for t, told in zip(self.tables, failures, strict=True) if told is None]
-        self.tables = [t for t in self.tables if t in changed or t in skipped]
-        return changed
+                continue
+            left.append(table)
+            if told is not None:
+                changed.append(table)
+        return changed, left
 
     def _do_one(self, step: Step, table: WrittenTable) -> str | None:
         try:
-            done = step.does(table, self.hudis[WRITES[table.case.version]])
+            done = step.does(table, self.hudis[OWN[table.case.version]])
         except HudiRefusedError as error:
             return f"{error}\n{error.trace[-3000:]}"
         except Exception:
@@ -126,8 +135,7 @@ class Proof:
 
     def _ask(self, step: Step, tables: Sequence[WrittenTable]) -> None:
         """Let every reader read every table and compare."""
-        with ThreadPoolExecutor(len(self.hudis)) as pool:
-            asked = list(pool.map(lambda v: self._ask_hudi(v, step, tables), self.hudis))
+        asked = {v: self._ask_hudi(v, step, tables) for v in self.hudis}
         for table in tables:
             try:
                 ours = lw.Table.open(str(table.path)).scan().to_arrow()
@@ -140,7 +148,7 @@ class Proof:
             expected = table.columns.arrow(table.rows)
             self._judge(table, step.name, MODEL, difference(ours.select(data), expected), "")
             self._judge(table, step.name, RUST, *read_rust(table.path, ours))
-            for version, answers in zip(self.hudis, asked, strict=True):
+            for version, answers in asked.items():
                 if table.case.name in answers:
                     self._compare(table, step, version, ours, answers[table.case.name])
 
@@ -148,8 +156,7 @@ class Proof:
         self, version: str, step: Step, tables: Sequence[WrittenTable]
     ) -> dict[str, str | Path]:
         """Read tables with one Hudi: a file with the answer, or why there is none."""
-        asked = step.name in SELDOM.get(version, (step.name,))
-        chosen = [t for t in tables if asked and version in READS[t.case.version]]
+        chosen = [t for t in tables if is_asked(version, step, t)]
         files = [self.folder / "answers" / version / f"{t.case.name}.parquet" for t in chosen]
         pairs = [(t.path, file) for t, file in zip(chosen, files, strict=True)]
         refused = self.hudis[version].read_many(pairs) if pairs else []
@@ -200,6 +207,14 @@ class Proof:
             print(f"FAILED {table.case.name}, {step}, {reader}: {told}", flush=True)
 
 
+def is_asked(hudi: str, step: Step, table: WrittenTable) -> bool:
+    """Whether a Hudi reads a table after a step."""
+    if hudi == OWN[table.case.version]:
+        return True
+    newer, names = NEWER[table.case.version]
+    return hudi == newer and step.name in NEWER_STEPS and fnmatchcase(table.case.name, names)
+
+
 def read_rust(path: Path, ours: pa.Table) -> tuple[str, str | None]:
     """What the Rust reader sees differently, and None: nothing is known to differ."""
     from hudi import HudiTableBuilder
@@ -223,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="lakewright-written-"))
     cases = [c for c in written_cases() if any(fnmatchcase(c.name, p) for p in options.only)]
-    versions = sorted({v for c in cases for v in READS[c.version]})
+    versions = sorted({hudi for c in cases for hudi in (OWN[c.version], NEWER[c.version][0])})
     tables = [WrittenTable(case, folder / case.name) for case in cases]
     deviations = load_deviations(DEVIATIONS)
     proof = Proof(tables, {v: Hudi(v) for v in versions}, folder, deviations)

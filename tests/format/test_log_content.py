@@ -304,7 +304,8 @@ def assert_value(values: Any, i: int, value: Any) -> None:
         assert values.raw[i].as_py() == plain
     elif name == "DecimalWrapper":
         unscaled = int.from_bytes(values.raw[i].as_py(), "big", signed=True)
-        assert Decimal(unscaled).scaleb(-15) == plain
+        digits = Decimal(unscaled).as_tuple()
+        assert Decimal(digits._replace(exponent=-15)) == plain  # exact, whatever the precision
     else:
         assert values.integers[i] == int(plain)
 
