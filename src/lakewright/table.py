@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -24,6 +25,7 @@ from lakewright.engine.change_offset import ChangeOffset, Moment
 from lakewright.engine.changes import ChangeMode, Changes, make_changes
 from lakewright.engine.coexistence import LockChoice, open_access
 from lakewright.engine.keyed.deletes import delete_where, key_batches
+from lakewright.engine.keyed.partial import partial_schema
 from lakewright.engine.keyed.writer import KeyedWriter
 from lakewright.engine.new_table import NewTable
 from lakewright.engine.operations import (
@@ -299,19 +301,33 @@ class Table:
             DELETE_PARTITION, lambda writer, _: writer.delete_partitions(chosen), None, how
         )
 
-    def upsert(self, rows: Any, **how: Unpack[WriteArguments]) -> WriteResult:
+    def upsert(
+        self, rows: Any, *, columns: Sequence[str] | None = None, **how: Unpack[WriteArguments]
+    ) -> WriteResult:
         """Update the rows whose keys are in the table and insert the others.
 
         Rows of one key, in the write and in the table, meet by the table's own rule of merging.
-        Rows that are marked as deleted (`_hoodie_is_deleted`) delete.
+        Rows that are marked as deleted (`_hoodie_is_deleted`) delete. With `columns` only these
+        are changed, and rows need no others besides those of the key, the partition and the order.
 
         >>> table.upsert(pa.table({"id": [1], "city": ["sf"], "ts": [7]}))  # doctest: +SKIP
         """
 
         def verb(access: Access, options: WriteOptions, source: RowSource) -> WriteResult:
             validators = how.get("validators", ())
-            job = WriteJob.prepare(access, options, UPSERT, source.schema, validators=validators)
-            return self._keyed(job).upsert(source)
+            schema = source.schema
+            if columns is not None:
+                schema = partial_schema(schema, columns, self.properties)
+            job = WriteJob.prepare(
+                access,
+                options,
+                UPSERT,
+                schema,
+                validators=validators,
+                partial=columns is not None,
+            )
+            chosen = None if columns is None else frozenset(job.schema.rows.source.names)
+            return replace(self._keyed(job), columns=chosen).upsert(source)
 
         return self._retried(verb, rows, how)
 

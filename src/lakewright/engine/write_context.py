@@ -26,6 +26,7 @@ from lakewright.codec.bloom import (
 )
 from lakewright.codec.parquet_writer import ParquetPolicy
 from lakewright.errors import OptionError
+from lakewright.format.cdc import LoggingMode
 from lakewright.format.table_schema import META_COLUMNS, OPERATION_COLUMN, with_meta_columns
 from lakewright.format.version import TableVersion
 from lakewright.txn.fence import Fence
@@ -114,6 +115,8 @@ class WriteContext:
     """Size at which a writer goes on with a new file; None never does (bucket indexes)."""
     partition_metafile: Literal["text", "parquet"] = "text"
     log: LogPolicy = DEFAULT_LOG
+    changes: LoggingMode | None = None
+    """What is kept of changes beside base files that are merged; None is nothing."""
 
     @classmethod
     def of(
@@ -130,6 +133,7 @@ class WriteContext:
         max_file_bytes: int | None = MAX_FILE_BYTES,
         partition_metafile: Literal["text", "parquet"] = "text",
         log: LogPolicy = DEFAULT_LOG,
+        changes: LoggingMode | None = None,
     ) -> WriteContext:
         """The context of a write with this table schema; `not_stored` columns are left out."""
         kept = tuple(f for f in record.fields if f.name not in not_stored)
@@ -149,6 +153,7 @@ class WriteContext:
             max_file_bytes=max_file_bytes,
             partition_metafile=partition_metafile,
             log=log,
+            changes=changes,
         )
 
     @property

@@ -29,6 +29,7 @@ from lakewright.engine.write_context import WriteContext
 from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
 from lakewright.errors import FormatError, UnsupportedTableError
+from lakewright.format.cdc import LoggingMode
 from lakewright.format.file_slices import FileGroupId, FileSystemView
 from lakewright.format.key_spec import KeySpec
 from lakewright.format.partitions import list_files
@@ -43,9 +44,10 @@ from lakewright.txn.conflict import groups_of_replacement
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.transaction import Prepared, Transaction, begin
 
-__all__ = ["BegunWrite", "Guard", "WriteJob", "holds_buckets"]
+__all__ = ["NON_BLOCKING", "BegunWrite", "Guard", "WriteJob", "holds_buckets"]
 
 SCHEMA_KEY = "schema"
+NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 Guard = Callable[[Timeline], None]
 """A last look at the timeline, under the lock; raises if the write must not be committed."""
 _BUCKET = re.compile(r"0000\d{4}-")
@@ -78,8 +80,11 @@ class WriteJob:
         validators: Sequence[Validator] = (),
         extra: Mapping[str, str] | None = None,
         guard: Guard | None = None,
+        partial: bool = False,
     ) -> WriteJob:
         """Look at the table and at the columns of the rows; None is a write without rows.
+
+        `partial` rows may lack any column.
 
         Raises `SchemaError` that names the column, or whatever else stands against the write.
         """
@@ -89,7 +94,7 @@ class WriteJob:
             _refuse_buckets(snapshot)
         record = without_meta_columns(snapshot.schema.avro)
         columns = arrow_schema(record) if incoming is None else incoming
-        schema = reconcile(record, columns, history=snapshot.internal_schemas)
+        schema = reconcile(record, columns, history=snapshot.internal_schemas, partial=partial)
         return cls(
             access,
             options,
@@ -216,6 +221,7 @@ class BegunWrite:
             max_file_bytes=options.max_file_size,
             partition_metafile="parquet" if properties.partition_metafile_base_format else "text",
             log=log_policy(options),
+            changes=LoggingMode.of(properties.cdc_mode) if properties.cdc_enabled else None,
         )
 
     @property
@@ -272,6 +278,7 @@ class BegunWrite:
             job.snapshot.timeline,
             overwritten=overwritten,
             whole_table=whole_table,
+            non_blocking=job.options.concurrency_mode == NON_BLOCKING and job.operation.keyed,
             **({"guard": job.guard} if job.guard else {}),
         )
         committed = self._transaction.commit(ready)

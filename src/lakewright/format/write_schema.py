@@ -65,6 +65,8 @@ class RowConversion:
     schema: pa.Schema
     """What `apply` returns: the table's columns, without meta columns."""
     converted: Conversion = field(repr=False)
+    absent: frozenset[str] = frozenset()
+    """Columns that the rows may lack although the table wants values: those of partial rows."""
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of a batch of the incoming schema; `InputError` for values that do not fit."""
@@ -77,7 +79,8 @@ class RowConversion:
             )
         made = self.converted.apply(batch.select(names))
         for column, wanted in zip(made.columns, self.schema, strict=True):
-            _refuse_nulls(column, wanted, wanted.name)
+            if wanted.name not in self.absent:
+                _refuse_nulls(column, wanted, wanted.name)
         return made
 
 
@@ -105,9 +108,16 @@ class WriteSchema:
 
 
 def reconcile(
-    table: Record, incoming: pa.Schema, *, history: InternalSchemas | None = None
+    table: Record,
+    incoming: pa.Schema,
+    *,
+    history: InternalSchemas | None = None,
+    partial: bool = False,
 ) -> WriteSchema:
-    """The schema after writing rows of `incoming` to a table of the schema `table`."""
+    """The schema after writing rows of `incoming` to a table of the schema `table`.
+
+    `partial` rows may lack any column.
+    """
     if history is not None:
         raise UnsupportedTableError(
             "The table has a schema-on-read history, which writing would have to keep.",
@@ -116,11 +126,17 @@ def reconcile(
     incoming = _without_meta(incoming)
     _refuse_twins(incoming.names)
     before = data_schema(without_meta_columns(table))
-    reconciler = _Reconciler([], [])
+    reconciler = _Reconciler([], [], partial)
     record = reconciler.record(before, list(incoming), "")
     schema = arrow_schema(record)
-    rows = RowConversion(incoming, schema, conversion(incoming, schema, promote=exact_cast))
+    made = conversion(incoming, _relaxed(schema) if partial else schema, promote=exact_cast)
+    absent = frozenset(made.absent) if partial else frozenset()
+    rows = RowConversion(incoming, schema, made, absent)
     return WriteSchema(record, rows, tuple(reconciler.added), tuple(reconciler.promoted))
+
+
+def _relaxed(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_nullable(True) for f in schema])
 
 
 def _without_meta(incoming: pa.Schema) -> pa.Schema:
@@ -133,6 +149,7 @@ class _Reconciler:
 
     added: list[str]
     promoted: list[str]
+    partial: bool = False
 
     def record(self, table: Record, incoming: Sequence[pa.Field], parent: str) -> Record:
         found = _matched(table, incoming)
@@ -141,7 +158,8 @@ class _Reconciler:
             path = _joined(parent, column.name)
             match = found.get(column.name)
             if match is None:
-                _refuse_missing(column, path)
+                if parent or not self.partial:
+                    _refuse_missing(column, path)
                 fields.append(column)
             else:
                 fields.append(replace(column, type=self.type(column.type, match.type, path)))

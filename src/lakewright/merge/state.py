@@ -7,7 +7,7 @@ base file, and batches without a hit pass unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -24,6 +24,9 @@ from lakewright.merge.overlay import overlay
 from lakewright.merge.partial import Takes
 from lakewright.merge.protocol import MergeContext, Phase, RecordMerger, Take
 from lakewright.merge.reduction import Int32s
+
+OnChange = Callable[[pa.RecordBatch, Int64s, pa.RecordBatch, Int64s], None]
+"""Base rows; positions that are replaced; by which rows; positions that go."""
 
 
 class LogState:
@@ -51,6 +54,8 @@ class LogState:
         """Base rows that `apply` has given another version so far."""
         self.removed = 0
         """Base rows that `apply` has left out so far."""
+        self.on_change: OnChange | None = None
+        """Told by `apply` of every row that does not stay as it is."""
 
     @property
     def size(self) -> int:
@@ -112,6 +117,8 @@ class LogState:
         pieces = [rows, *(batch for _, batch in built)]
         pieces = [piece for piece in pieces if piece.num_rows] or pieces[:1]
         replacements = pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+        if self.on_change is not None:
+            self.on_change(base, positions, replacements, hits[gone])
         return overlay(base, positions, replacements, keep)
 
     def remaining(self, max_rows: int) -> Iterator[pa.RecordBatch]:

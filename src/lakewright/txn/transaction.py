@@ -89,6 +89,8 @@ class Prepared:
     whole_table: bool = False
     """Whether everything older goes, in all partitions."""
     guard: Guard = field(default=_no_guard)
+    non_blocking: bool = False
+    """Logs that others wrote to the same file groups are no conflict: readers order them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,8 @@ class Transaction:
                 for i, metadata in since
             ]
             others.extend(self._plans(properties, timeline))
+            if prepared.non_blocking:
+                others = [other for other in others if other.instant.action == "replacecommit"]
             found = find_conflict(mine, others, properties.version)
             if found is not None:
                 raise_conflict(mine, *found)

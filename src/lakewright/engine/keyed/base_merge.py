@@ -9,7 +9,7 @@ The footer goes on from that of the older version: only new keys are added to it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakewright.engine.base_file import Filled, NewVersion, OpenFile
 from lakewright.engine.base_footer import FooterKeys
 from lakewright.engine.base_reader import BaseReader
+from lakewright.engine.keyed.change_log import ChangeLog
 from lakewright.engine.meta_columns import Stamp, plain
 from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
@@ -87,6 +88,8 @@ def merge_into_base_file(
     file = NewVersion(context, partition, name, token.task, spawner)
     stamp = Stamp(context, partition=partition, file_name=name.text, task=token.task)
     state = _state(context, rules, changes, stamp, first_row)
+    log = None if context.changes is None else ChangeLog(context, context.changes)
+    state.on_change = None if log is None else log.replaced
 
     def fill(sink: Any) -> Filled:
         reader = BaseReader.open(storage, base, schema=context.schema)
@@ -96,11 +99,16 @@ def merge_into_base_file(
             out.add_copied(merged)
         old = out.rows
         for rows in state.remaining(BATCH_ROWS):
+            if log is not None:
+                log.inserted(rows)
             out.add_copied(_stored(rows, context), inserted=True)
         inserts = out.rows - old
         return Filled(out.close(), inserts, state.replaced, state.removed)
 
-    return file.publish(storage, fill, MarkerType.MERGE, clock, previous=base)
+    stat = file.publish(storage, fill, MarkerType.MERGE, clock, previous=base)
+    if log is None:
+        return stat
+    return replace(stat, cdc_stats=log.publish(storage, partition, base.file_id, token))
 
 
 def _state(

@@ -40,6 +40,8 @@ class GroupTarget:
     """The newest base file, which is that of an older slice while a compaction is pending."""
     as_log: bool
     """Whether changes are appended; otherwise the base file is written anew."""
+    merged: FileSlice | None = None
+    """What readers see of the group: the slices before and after a planned compaction as one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

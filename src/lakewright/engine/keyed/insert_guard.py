@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakewright.engine.keyed.lookup import Hits, KeyLookup
 from lakewright.errors import WriteConflictError
+from lakewright.format.buckets import bucket_of_file
 from lakewright.format.file_names import BaseFileName, parse_data_file
 from lakewright.format.file_slices import BaseFile
 from lakewright.format.instant import Instant
@@ -25,7 +26,7 @@ from lakewright.format.timeline import Timeline
 from lakewright.storage.base import Storage
 from lakewright.txn.conflict import completed_since
 
-__all__ = ["InsertGuard", "ReadGuard"]
+__all__ = ["BucketGuard", "InsertGuard", "ReadGuard"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +104,33 @@ class ReadGuard:
                     context={"other": instant.requested_time, "partition": min(changed)},
                     retryable=True,
                 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketGuard:
+    """Refuses a commit that would give a bucket a second file group."""
+
+    storage: Storage
+    properties: TableProperties
+    basis: Timeline
+    created: Mapping[tuple[str, int], str]
+    """New file groups by partition and bucket."""
+
+    def __call__(self, timeline: Timeline) -> None:
+        """Look at the file groups that were committed since."""
+        for instant in completed_since(self.basis, timeline):
+            metadata = load_commit_metadata(self.storage, self.properties, instant)
+            for stat in metadata.write_stats:
+                partition, file_id = stat.partition_path or "", stat.file_id or ""
+                mine = self.created.get((partition, bucket_of_file(file_id) or 0))
+                if mine is not None and not file_id.startswith(mine):
+                    raise WriteConflictError(
+                        f"The write {instant.requested_time} has created the file group of the "
+                        f"same bucket in partition {partition!r}.",
+                        hint="Nothing was published. Run the write again: it will use that one.",
+                        context={"other": instant.requested_time, "file_id": file_id},
+                        retryable=True,
+                    )
 
 
 def _base_files(metadata: CommitMetadata) -> Iterator[BaseFile]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +117,7 @@ def shares_of_buckets(
     pairs = np.stack((partition_of[order], bucket_of[order]), axis=1)
     cuts = np.flatnonzero((np.diff(pairs, axis=0, prepend=-1) != 0).any(axis=1))
     shares = []
-    for first, end in zip(cuts, [*cuts[1:], len(order)], strict=True):
+    for first, end in pairwise([*cuts, len(order)]):
         partition, bucket = partitions[pairs[first, 0]], int(pairs[first, 1])
         codes = np.sort(order[first:end])
         slice_ = slices.get((partition, bucket))
@@ -136,12 +137,8 @@ def _by_file(hits: Hits) -> dict[int, tuple[Int64s, Int64s]]:
     again[1:] = (files[1:] == files[:-1]) & (codes[1:] == codes[:-1])
     files, at = files[~again], at[~again]
     keys: Int64s = codes[~again].astype(np.int64)
-    cuts = np.flatnonzero(np.diff(files, prepend=-1))
-    ends = [*cuts[1:], len(files)]
-    return {
-        int(files[first]): (keys[first:end], at[first:end])
-        for first, end in zip(cuts, ends, strict=True)
-    }
+    cuts = np.append(np.flatnonzero(np.diff(files, prepend=-1)), len(files))
+    return {int(files[first]): (keys[first:end], at[first:end]) for first, end in pairwise(cuts)}
 
 
 def _inserts(

@@ -16,7 +16,7 @@ from lakewright.engine.keyed.base_merge import MergeRules
 from lakewright.engine.keyed.group_work import GroupTarget
 from lakewright.engine.keyed.incoming import IncomingRows
 from lakewright.engine.keyed.index_type import IndexType
-from lakewright.engine.keyed.insert_guard import InsertGuard
+from lakewright.engine.keyed.insert_guard import BucketGuard, InsertGuard
 from lakewright.engine.keyed.lookup import Hits
 from lakewright.engine.keyed.moves import Moves, moved_hits
 from lakewright.engine.keyed.placing import (
@@ -29,7 +29,7 @@ from lakewright.engine.keyed.placing import (
 from lakewright.engine.keyed.tagging import tag
 from lakewright.engine.runner import Runner
 from lakewright.engine.sizing import InsertPlan
-from lakewright.engine.write_job import Guard, WriteJob
+from lakewright.engine.write_job import NON_BLOCKING, Guard, WriteJob
 from lakewright.errors import ConflictError, OptionError
 from lakewright.format.buckets import FIXED_TAIL, bucket_of_file, bucket_prefix, buckets
 from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, FileSystemView
@@ -68,6 +68,7 @@ class _Group:
 
     slice_: FileSlice
     base: BaseFile | None
+    merged: FileSlice | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,9 @@ class KeyedPlanner:
         slices = [group.slice_ for group in groups]
         shares = shares_of_hits(stay, slices, fresh, plans, leaving=leaving)
         self._refuse_clustered(shares)
-        bases = {group.slice_.group: group.base for group in groups}
+        known = {group.slice_.group: group for group in groups}
         return KeyedPlan(
-            [GroupWork(self._target(share, bases), share) for share in shares],
+            [GroupWork(self._target(share, known), share) for share in shares],
             plans,
             self._guard(incoming, fresh),
         )
@@ -180,9 +181,10 @@ class KeyedPlanner:
         new = {place: self._new_bucket(place[1]) for place in wanted if place not in slices}
         shares = shares_of_buckets(partition_of, partitions, bucket_of, slices, new)
         self._refuse_clustered(shares)
-        bases = {group.slice_.group: group.base for group in groups.values()}
-        work = [GroupWork(self._target(share, bases), share) for share in shares]
-        return KeyedPlan(work, rolls=False)
+        work = [GroupWork(self._target(share, groups), share) for share in shares]
+        snapshot = job.snapshot
+        guard = BucketGuard(job.access.storage, snapshot.properties, snapshot.timeline, new)
+        return KeyedPlan(work, guard=guard if new else None, rolls=False)
 
     def _bucket_count(self) -> int:
         told = self.job.options.bucket_count
@@ -197,15 +199,13 @@ class KeyedPlanner:
 
     def _new_bucket(self, bucket: int) -> str:
         prefix = bucket_prefix(bucket)
-        if self.job.options.concurrency_mode == "NON_BLOCKING_CONCURRENCY_CONTROL":
+        if self.job.options.concurrency_mode == NON_BLOCKING:
             return prefix + FIXED_TAIL
         return prefix + str(self.job.access.random.uuid())[len(prefix) :]
 
     # ---- both ----------------------------------------------------------------------------------
 
-    def _target(
-        self, share: GroupShare, bases: Mapping[FileGroupId, BaseFile | None]
-    ) -> GroupTarget:
+    def _target(self, share: GroupShare, groups: Mapping[FileGroupId, _Group]) -> GroupTarget:
         merge_on_read = self.job.snapshot.properties.table_type == "MERGE_ON_READ"
         hashed = self.index is IndexType.BUCKET
         if share.slice_ is None:
@@ -213,13 +213,14 @@ class KeyedPlanner:
             log = merge_on_read and hashed
             file_id = f"{prefix}-0" if log else prefix
             return GroupTarget(share.partition, file_id, None, None, as_log=log)
-        group = share.slice_.group
+        group = groups[share.slice_.group]
         return GroupTarget(
             share.partition,
-            group.file_id,
+            share.slice_.group.file_id,
             share.slice_,
-            bases.get(group),
+            group.base,
             as_log=merge_on_read and (hashed or not len(share.inserts)),
+            merged=group.merged,
         )
 
     def _refuse_clustered(self, shares: Sequence[GroupShare]) -> None:
@@ -239,7 +240,10 @@ class KeyedPlanner:
 def _newest(view: FileSystemView) -> dict[FileGroupId, _Group]:
     """Live file groups with their newest slices and base files."""
     bases = {FileGroupId(b.partition, b.file_id): b for b in view.latest_base_files()}
-    return {s.group: _Group(s, bases.get(s.group)) for s in view.latest_slices()}
+    return {
+        s.group: _Group(s, bases.get(s.group), view.merged_slice(s.group))
+        for s in view.latest_slices()
+    }
 
 
 def _bucket_slices(

@@ -11,13 +11,14 @@ scratch files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.engine.keyed.base_merge import MergeRules
+from lakewright.engine.keyed.completion import Completion
 from lakewright.engine.keyed.group_work import GroupRows, write_group
 from lakewright.engine.keyed.incoming import (
     KEYED,
@@ -27,19 +28,21 @@ from lakewright.engine.keyed.incoming import (
 )
 from lakewright.engine.keyed.index_type import IndexType, index_type
 from lakewright.engine.keyed.placing import GroupShare
-from lakewright.engine.keyed.planning import KeyedPlan, KeyedPlanner
+from lakewright.engine.keyed.planning import GroupWork, KeyedPlan, KeyedPlanner
 from lakewright.engine.row_source import RowSource
 from lakewright.engine.runner import Runner, ThreadRunner
 from lakewright.engine.write_context import WriteToken
-from lakewright.engine.write_job import BegunWrite, Guard, WriteJob, holds_buckets
+from lakewright.engine.write_job import NON_BLOCKING, BegunWrite, Guard, WriteJob, holds_buckets
 from lakewright.engine.write_result import WriteResult
-from lakewright.errors import ConfigError
+from lakewright.errors import ConfigError, InputError
 from lakewright.format.records import WriteStat
 from lakewright.format.row_keys import RowKeys
 from lakewright.format.table_schema import META_COLUMNS
 from lakewright.format.timeline import Timeline
 from lakewright.merge.columns import Bools, Int64s
+from lakewright.merge.commit_time import CommitTimeMerger
 from lakewright.merge.deletes import DeleteRule
+from lakewright.merge.event_time import EventTimeMerger
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event
 from lakewright.storage.scratch import Scratch
@@ -60,6 +63,8 @@ class KeyedWriter:
     threads: int = 1
     """Files read or written at once."""
     memory_bytes: int = MEMORY_BYTES
+    columns: frozenset[str] | None = None
+    """What a partial upsert changes, besides inserting new keys; None is every column."""
 
     def upsert(self, source: RowSource) -> WriteResult:
         """Update the rows whose keys are there, insert the others."""
@@ -72,6 +77,7 @@ class KeyedWriter:
                 rules.merger,
                 within_partition=not index.is_global,
                 combine=job.options.combine_before_upsert,
+                columns=self._partial_columns(rules, index),
                 hold=scratch.hold,
             )
             return self._write(incoming, rules, index)
@@ -106,7 +112,30 @@ class KeyedWriter:
                 hint="Use append, or delete rows by a predicate.",
                 context={"table": job.access.storage.uri},
             )
-        return index_type(job.options.index_type, buckets=holds_buckets(job.snapshot))
+        chosen = index_type(job.options.index_type, buckets=holds_buckets(job.snapshot))
+        if job.options.concurrency_mode == NON_BLOCKING:
+            self._refuse_blocking(chosen)
+        return chosen
+
+    def _refuse_blocking(self, index: IndexType) -> None:
+        """Writers that do not block each other need files that only grow, found by a hash."""
+        properties = self.job.snapshot.properties
+        merge_on_read = properties.table_type == "MERGE_ON_READ"
+        ordered = properties.version.slices_by_completion_time
+        if not (merge_on_read and ordered and index is IndexType.BUCKET):
+            raise ConfigError(
+                f"{NON_BLOCKING} needs a MERGE_ON_READ table of version 8 with a bucket index.",
+                hint="Use OPTIMISTIC_CONCURRENCY_CONTROL and retries.",
+                context={"option": "hoodie.write.concurrency.mode", "index": index.value},
+            )
+
+    def _partial_columns(self, rules: MergeRules, index: IndexType) -> frozenset[str] | None:
+        """Columns of rows that are stored as partial ones; None for whole rows.
+
+        A bucket index cannot tell rows that are there from others, so their rows are completed.
+        """
+        joins = isinstance(rules.merger, EventTimeMerger | CommitTimeMerger)
+        return self.columns if joins and index is not IndexType.BUCKET else None
 
     # ---- the way of every keyed write ----------------------------------------------------------
 
@@ -117,6 +146,8 @@ class KeyedWriter:
         gone = _gone(incoming, rules)
         planner = KeyedPlanner(job, rules, index, self.registry, self.schema, job.in_clustering())
         plan = planner.plan(incoming, gone, self._runner())
+        if self.columns is not None:
+            self._refuse_hollow_inserts(plan)
         guarded = replace(job, guard=_all(job.guard, plan.guard))
         with guarded.begun() as begun:
             begun.start(plan.plans, [_announced(work.share) for work in plan.work])
@@ -136,6 +167,7 @@ class KeyedWriter:
         access, total = self.job.access, len(plan.work)
         stage = access.random.below(STAGES)
         context = begun.context if plan.rolls else replace(begun.context, max_file_bytes=None)
+        share_of = self._shares(rules, incoming, gone)
 
         def write(number: int) -> list[WriteStat]:
             access.cancel.check()
@@ -145,7 +177,7 @@ class KeyedWriter:
                 context,
                 rules,
                 work.target,
-                _rows_of(work.share, incoming, gone),
+                share_of(work),
                 token=WriteToken(number, stage, number),
                 clock=access.clock,
             )
@@ -154,6 +186,39 @@ class KeyedWriter:
 
         stats = list(self._runner().stream(range(total), write))
         return sorted(stats, key=lambda stat: (stat.partition_path or "", stat.file_id or ""))
+
+    def _shares(
+        self, rules: MergeRules, incoming: IncomingRows, gone: Bools
+    ) -> Callable[[GroupWork], GroupRows]:
+        """How the rows of each share come about."""
+        if self.columns is None:
+            return lambda work: _rows_of(work.share, incoming, gone)
+        partial = self._partial_columns(rules, self.index())
+        completion = Completion(self.job.snapshot, self.registry, self.columns)
+
+        def rows(work: GroupWork) -> GroupRows:
+            made = _rows_of(work.share, incoming, gone)
+            if partial is not None and len(work.share.updates):
+                return replace(made, columns=partial)
+            if partial is None and work.target.merged is not None and made.rows.num_rows:
+                return replace(made, rows=completion.complete(made.rows, work.target.merged))
+            return made
+
+        return rows
+
+    def _refuse_hollow_inserts(self, plan: KeyedPlan) -> None:
+        """New keys get null in the columns that were not given, which some columns do not allow."""
+        absent = self.job.schema.rows.absent
+        hollow = [
+            f.name for f in self.job.schema.rows.schema if f.name in absent and not f.nullable
+        ]
+        new = sum(len(work.share.inserts) for work in plan.work)
+        if hollow and new:
+            raise InputError(
+                f"{new} rows are new, and the table does not allow {hollow[0]} to be null.",
+                hint="Give this column as well, or leave rows out that are not in the table.",
+                context={"columns": hollow, "rows": new},
+            )
 
     def _keyed(self, source: RowSource) -> Iterator[pa.RecordBatch]:
         """The rows in the table's columns, keys and paths in front."""
