@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakewright.codec.parquet_writer import ParquetSink
+from lakewright.codec.parquet_writer import ParquetPolicy, ParquetSink
 from lakewright.engine.base_footer import FooterKeys
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.meta_columns import REPEATED, UNIQUE, Stamp
@@ -142,9 +142,17 @@ class OpenFile:
     """The Parquet file, its footer and its stamp, while rows go in."""
 
     def __init__(
-        self, version: NewVersion, sink: Any, *, inherited: FooterKeys | None = None
+        self,
+        version: NewVersion,
+        sink: Any,
+        *,
+        inherited: FooterKeys | None = None,
+        policy: ParquetPolicy | None = None,
     ) -> None:
-        """`inherited`: what the footer of the older version tells about all keys of its rows."""
+        """`inherited`: what the footer of the older version tells about all keys of its rows.
+
+        `policy`: how the file is encoded, where not as the write says.
+        """
         context = version.context
         self._context = context
         self._stamp = Stamp(
@@ -156,7 +164,7 @@ class OpenFile:
         self._inherits = inherited is not None
         self._keys = inherited or FooterKeys(context, spawner=version.spawner)
         self._sink = ParquetSink(
-            sink, context.schema, context.parquet, unique=UNIQUE, repeated=REPEATED
+            sink, context.schema, policy or context.parquet, unique=UNIQUE, repeated=REPEATED
         )
         self._path = version.name.text
 

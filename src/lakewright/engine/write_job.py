@@ -108,19 +108,35 @@ class WriteJob:
         )
 
     @contextmanager
-    def begun(self) -> Iterator[BegunWrite]:
-        """Put the write on the timeline; an error inside rolls it back."""
+    def begun(self, profile: CommitMetadata | None = None) -> Iterator[BegunWrite]:
+        """Put the write on the timeline; an error inside rolls it back.
+
+        With a `profile` it is inflight at once, else after `BegunWrite.start`.
+        """
         properties = self.snapshot.properties
         transaction = begin(
             self.access,
             action=self.operation.action(properties),
             requested=self.operation.requested(properties),
+            profile=profile,
         )
         try:
             yield BegunWrite(self, transaction)
         except BaseException as error:
             error.add_note(transaction.abort())
             raise
+
+    def profile(
+        self, plans: Sequence[InsertPlan] = (), updates: Sequence[WriteStat] = ()
+    ) -> CommitMetadata:
+        """What goes where, as far as it is known before any file is written."""
+        stats: dict[str, list[WriteStat]] = {}
+        for update in updates:
+            stats.setdefault(update.partition_path or "", []).append(update)
+        for plan in plans:
+            inserted = WriteStat(file_id="", prev_commit="null", num_inserts=plan.rows)
+            stats.setdefault(plan.partition, []).append(inserted)
+        return CommitMetadata(partition_to_write_stats=stats, operation_type=self.operation.hudi)
 
     # ---- what the table has --------------------------------------------------------------------
 
@@ -229,21 +245,9 @@ class BegunWrite:
         """The time of the write."""
         return self._transaction.instant
 
-    def start(self, plans: Sequence[InsertPlan] = (), updates: Sequence[WriteStat] = ()) -> None:
-        """Become inflight, before any file is written.
-
-        `plans` and `updates` tell how much goes where, as far as it is known.
-        """
-        stats: dict[str, list[WriteStat]] = {}
-        for update in updates:
-            stats.setdefault(update.partition_path or "", []).append(update)
-        for plan in plans:
-            inserted = WriteStat(file_id="", prev_commit="null", num_inserts=plan.rows)
-            stats.setdefault(plan.partition, []).append(inserted)
-        operation = self._job.operation.hudi
-        self._transaction.start(
-            CommitMetadata(partition_to_write_stats=stats, operation_type=operation)
-        )
+    def start(self, plans: Sequence[InsertPlan] = ()) -> None:
+        """Become inflight, before any file is written; `plans` tell how much, where it is known."""
+        self._transaction.start(self._job.profile(plans))
 
     def commit(
         self,

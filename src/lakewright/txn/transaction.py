@@ -106,8 +106,14 @@ class Committed:
     warnings: tuple[str, ...] = ()
 
 
-def begin(access: Access, *, action: str, requested: bytes = b"") -> Transaction:
-    """Put a new write on the timeline.
+def begin(
+    access: Access,
+    *,
+    action: str,
+    requested: bytes = b"",
+    profile: CommitMetadata | None = None,
+) -> Transaction:
+    """Put a new write on the timeline; inflight at once if it is known what it is going to do.
 
     Raises `LockHeldError` if the lock is not to be had, `TableError` while a restore is pending.
     """
@@ -118,8 +124,11 @@ def begin(access: Access, *, action: str, requested: bytes = b"") -> Transaction
         timeline = access.timeline(properties)
         _refuse_restore(timeline)
         instant, heartbeat = _request(access, properties, timeline, lease, action, requested)
+        transaction = Transaction(access, properties, instant, action, heartbeat)
+        if profile is not None:
+            transaction.start_under(lease, profile)
         access.clock.sleep(access.skew_s())
-    return Transaction(access, properties, instant, action, heartbeat)
+    return transaction
 
 
 def _request(
@@ -204,16 +213,19 @@ class Transaction:
         Under the lock, as rollbacks are scheduled and finished under it: the inflight file of a
         write that is being rolled back would survive its rollback.
         """
+        with self._access.locked(f"start of {self.instant}") as lease:
+            self.start_under(lease, profile or CommitMetadata(operation_type="UNKNOWN"))
+
+    def start_under(self, lease: Lease, profile: CommitMetadata) -> None:
+        """Become inflight; the caller holds the lock."""
         access = self._access
-        planned = profile or CommitMetadata(operation_type="UNKNOWN")
-        extra = marked(planned.extra_metadata, alone=access.alone)
-        content = replace(planned, extra_metadata=extra).write(self._properties.version)
+        extra = marked(profile.extra_metadata, alone=access.alone)
+        content = replace(profile, extra_metadata=extra).write(self._properties.version)
         files = access.files(self._properties)
         requested = Fence(self.instant, files.path(self.instant, self.action, State.REQUESTED))
-        with access.locked(f"start of {self.instant}") as lease:
-            requested.check(access.storage)
-            lease.check()
-            files.start(self.instant, self.action, content)
+        requested.check(access.storage)
+        lease.check()
+        files.start(self.instant, self.action, content)
         try:
             requested.check(access.storage)
         except FencedError:

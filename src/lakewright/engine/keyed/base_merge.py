@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lakewright.codec.parquet_writer import ParquetPolicy
 from lakewright.engine.base_file import Filled, NewVersion, OpenFile
 from lakewright.engine.base_footer import FooterKeys
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.keyed.change_log import ChangeLog
-from lakewright.engine.meta_columns import Stamp, plain
+from lakewright.engine.meta_columns import REPEATED, UNIQUE, Stamp, plain
 from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
 from lakewright.format.file_slices import BaseFile
@@ -94,7 +95,7 @@ def merge_into_base_file(
     def fill(sink: Any) -> Filled:
         reader = BaseReader.open(storage, base, schema=context.schema)
         inherited = FooterKeys.inherited(context, _footer(reader), spawner=spawner)
-        out = OpenFile(file, sink, inherited=inherited)
+        out = OpenFile(file, sink, inherited=inherited, policy=_policy(context, reader))
         for merged in _merged(reader, context, rules, state):
             out.add_copied(merged)
         old = out.rows
@@ -165,6 +166,20 @@ def _stored(rows: pa.RecordBatch, context: WriteContext) -> pa.RecordBatch:
         return rows
     at = rows.schema.get_field_index(RECORD_KEY)
     return rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, pa.string()))
+
+
+def _policy(context: WriteContext, reader: BaseReader) -> ParquetPolicy:
+    """Columns get a dictionary if they have one in the older version; then no sample is needed."""
+    metadata = reader.file.metadata
+    names = {field.name for field in reader.file.schema_arrow}
+    auto = context.parquet.dictionary == "auto"
+    if not auto or not metadata.num_row_groups or names != set(context.schema.names):
+        return context.parquet
+    group = metadata.row_group(0)
+    columns = (group.column(i) for i in range(group.num_columns))
+    kept = (c.path_in_schema for c in columns if c.has_dictionary_page)
+    chosen = dict.fromkeys((*REPEATED, *(path for path in kept if path not in UNIQUE)))
+    return replace(context.parquet, dictionary=tuple(chosen))
 
 
 def _footer(reader: BaseReader) -> dict[str, str]:

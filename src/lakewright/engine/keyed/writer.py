@@ -149,8 +149,8 @@ class KeyedWriter:
         if self.columns is not None:
             self._refuse_hollow_inserts(plan)
         guarded = replace(job, guard=_all(job.guard, plan.guard))
-        with guarded.begun() as begun:
-            begun.start(plan.plans, [_announced(work.share) for work in plan.work])
+        profile = job.profile(plan.plans, [_announced(work.share) for work in plan.work])
+        with guarded.begun(profile) as begun:
             stats = self._written(begun, rules, incoming, gone, plan)
             result = begun.commit(stats)
         changed = result.inserted + result.updated + result.deleted

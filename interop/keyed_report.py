@@ -1,0 +1,78 @@
+"""The document of keyed writes and who read them: table × step × reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from interop.deviations import Deviation
+from interop.keyed_cases import KeyedCase
+
+MARKS = {"equal": "✓", "different": "✗"}
+MERGING = {
+    (6, "commit"): "OverwriteWithLatestAvroPayload",
+    (6, "event"): "DefaultHoodieRecordPayload",
+    (6, "partial"): "PartialUpdateAvroPayload",
+    (8, "commit"): "COMMIT_TIME_ORDERING",
+    (8, "event"): "EVENT_TIME_ORDERING",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one reader made of one step of one table."""
+
+    case: KeyedCase
+    step: str
+    reader: str
+    outcome: str  # equal, accepted, different
+    told: str
+    reason: str = ""
+
+
+def write_document(answers: Sequence[Answer], deviations: Sequence[Deviation], file: Path) -> None:
+    """Write the document."""
+    notes = {d.name: number for number, d in enumerate((d for d in deviations if d.uses), 1)}
+    lines = [
+        "# Tables that lakewright upserts into and deletes from, read by others",
+        "",
+        "Made by `make interop-upserts`. Each table goes through the steps from top to bottom;",
+        "after every step the content must be what the operations mean by the table's own rule of",
+        "merging (*model*), no key may be there twice, and each reader must give the same rows as",
+        "lakewright, cell for cell, types and meta columns included. ✓ equal, ✗ different, a",
+        "number: an accepted difference, explained below.",
+        "",
+    ]
+    for case in dict.fromkeys(a.case for a in answers):
+        lines += _section(case, [a for a in answers if a.case == case], notes)
+    lines += ["## Accepted differences", ""]
+    for d in deviations:
+        if d.uses:
+            lines.append(f"{notes[d.name]}. **{d.name}** (right: {d.right}). {d.reason}")
+    file.write_text("\n".join(lines) + "\n")
+
+
+def _section(case: KeyedCase, answers: Sequence[Answer], notes: dict[str, int]) -> list[str]:
+    readers = list(dict.fromkeys(a.reader for a in answers if "(writer)" not in a.reader))
+    kind = {"cow": "Copy-on-Write", "mor": "Merge-on-Read"}[case.type]
+    index = case.index.lower().replace("_", " ")
+    lines = [
+        f"## {kind}, version {case.version}, {index} index",
+        "",
+        f"{case.keys} keys, {case.paths} paths, {MERGING[case.version, case.merge]}.",
+        "",
+        "| step | " + " | ".join(readers) + " |",
+        "|---" * (len(readers) + 1) + "|",
+    ]
+    for step in dict.fromkeys(a.step for a in answers):
+        by_reader = {a.reader: a for a in answers if a.step == step}
+        cells = [_cell(by_reader.get(reader), notes) for reader in readers]
+        lines.append(f"| {step} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _cell(answer: Answer | None, notes: dict[str, int]) -> str:
+    if answer is None:
+        return ""
+    return MARKS.get(answer.outcome) or str(notes[answer.reason])
