@@ -8,7 +8,7 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
-	interop-kills interop-locks sim bench bench-spark bench-writing lock clean
+	interop-kills interop-locks sim bench bench-spark bench-writing bench-keyed lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -101,6 +101,10 @@ bench-spark: interop-env ## Measure on Spark, beside Parquet and real Hudi
 bench-writing: interop-env ## Measure writing, beside real Hudi
 	$(BIN)/python scripts/spark_env.py 35
 	$(BIN)/python -m bench.writing $(ARGS)
+
+bench-keyed: interop-env ## Measure upserts and deletes, beside real Hudi and deltalake
+	$(BIN)/python scripts/spark_env.py 35
+	$(BIN)/python -m bench.keyed $(ARGS)
 
 lock: setup ## Pin the dependencies again
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock

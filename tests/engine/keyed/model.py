@@ -191,17 +191,15 @@ class Model:
     ) -> Counts:
         """Deletes by key."""
         counts = Counts()
-        distinct = dict.fromkeys(places)
-        done: set[Place] = set()
-        for place in distinct:
-            there = [place]
-            if self.shape.is_global:
-                there = [found for found in self.places_of(place[1]) if found not in done]
-            if not there:
-                counts.ignored += 1
-            for found in there:
-                done.add(found)
-                self._put(found, GONE, rewritten, buckets, counts)
+        if self.shape.is_global:
+            for key in dict.fromkeys(key for _, key in places):
+                there = self.places_of(key)
+                counts.ignored += not there
+                for found in there:
+                    self._put(found, GONE, rewritten, buckets, counts)
+        else:
+            for place in dict.fromkeys(places):
+                self._put(place, GONE, rewritten, buckets, counts)
         self._settle(rewritten)
         return counts
 

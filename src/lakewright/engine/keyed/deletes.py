@@ -63,9 +63,10 @@ def delete_where(
     registry: MergerRegistry,
 ) -> WriteResult:
     """Delete the rows of the job's snapshot that pass a filter."""
+    stored = job.snapshot.properties.populate_meta_fields
     scan = make_scan(
         job.snapshot,
-        columns=list(KEYED),
+        columns=list(KEYED) if stored else _key_columns(job),
         where=where,
         mode="snapshot",
         meta=True,
@@ -83,7 +84,11 @@ def delete_where(
         job.snapshot.timeline,
         None if everything else frozenset(read),
     )
-    return writer(replace(job, guard=guard)).delete(scan.to_batches())
+    found = scan.to_batches()
+    if not stored:
+        keys = RowKeys(job.keys, instant="")
+        found = (keys.add_to(batch).select(KEYED) for batch in found)
+    return writer(replace(job, guard=guard)).delete(found)
 
 
 def _key_columns(job: WriteJob) -> list[str]:

@@ -105,17 +105,27 @@ def collect_incoming(
 
 
 def collect_deletes(
-    batches: Iterable[pa.RecordBatch], merge: MergeConfig, merger: RecordMerger, schema: pa.Schema
+    batches: Iterable[pa.RecordBatch],
+    merge: MergeConfig,
+    merger: RecordMerger,
+    schema: pa.Schema,
+    *,
+    within_partition: bool,
 ) -> IncomingRows:
     """Deletes by key: batches of record keys and partition paths; repeated keys count once.
 
-    Whatever is stored goes, whatever its ordering value.
+    Whatever is stored goes, whatever its ordering value; in whatever partition it is, unless
+    `within_partition`.
     """
     held = schema.append(pa.field(GLOBAL_KEY, pa.string()))
     context = merge.context(held, Phase.DEDUPE, key_column=GLOBAL_KEY)
     versions = LogVersions(context, merger)
     types = [path_type(schema, path) for path in merge.ordering_fields]
     for batch in batches:
+        if not within_partition:
+            nowhere = pa.repeat(pa.scalar("", pa.string()), batch.num_rows)
+            at = batch.schema.get_field_index(PARTITION_PATH)
+            batch = batch.set_column(at, PARTITION_PATH, nowhere)
         keys = _with_global_key(batch).column(GLOBAL_KEY)
         none = [pa.nulls(len(keys), kind) for kind in types]
         versions.add_deletes(keys, none, np.ones(len(keys), dtype=np.bool_))

@@ -106,14 +106,15 @@ def shares_of_hits(
 
 
 def shares_of_buckets(
+    kept: Int64s,
     partition_of: Int32s,
     partitions: Sequence[str],
     bucket_of: Int32s,
     slices: Mapping[tuple[str, int], FileSlice],
     new_file_id: Mapping[tuple[str, int], str],
 ) -> list[GroupShare]:
-    """One share for every bucket that keys fall into; whether they are new is not known."""
-    order = np.lexsort((bucket_of, partition_of))
+    """One share for every bucket that the keys `kept` fall into; if they are new is not known."""
+    order = kept[np.lexsort((bucket_of[kept], partition_of[kept]))]
     pairs = np.stack((partition_of[order], bucket_of[order]), axis=1)
     cuts = np.flatnonzero((np.diff(pairs, axis=0, prepend=-1) != 0).any(axis=1))
     shares = []

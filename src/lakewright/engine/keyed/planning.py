@@ -86,7 +86,7 @@ class KeyedPlanner:
     def plan(self, incoming: IncomingRows, gone: Bools, runner: Runner) -> KeyedPlan:
         """Where every row goes; `gone` are rows that are deletes."""
         if self.index is IndexType.BUCKET:
-            return self._by_hash(incoming)
+            return self._by_hash(incoming, gone)
         return self._by_lookup(incoming, gone, runner)
 
     # ---- indexes that look ---------------------------------------------------------------------
@@ -130,6 +130,8 @@ class KeyedPlanner:
     ) -> tuple[Hits, Hits, Bools]:
         """Places of rows that stay, of rows that leave, and which keys change nothing at all."""
         moved = moved_hits(incoming, hits, [base.partition for base in files])
+        # A delete without a row is for whatever partition its key is in.
+        moved &= incoming.state.chosen()[0][hits.codes] >= 0
         leaving = hits.at(np.flatnonzero(moved))
         slices = {
             int(n): slice_
@@ -139,7 +141,8 @@ class KeyedPlanner:
         decide = Moves(self.job.snapshot, self.rules, self.registry, self.schema)
         lost = decide.losers(incoming, leaving, slices)
         leaving = leaving.at(np.flatnonzero(~lost[leaving.codes]))
-        return hits.at(np.flatnonzero(~moved)), leaving, lost
+        # A file of the row's own partition may have its key too, of a version that was deleted.
+        return hits.at(np.flatnonzero(~moved & ~lost[hits.codes])), leaving, lost
 
     def _guard(self, incoming: IncomingRows, fresh: Unfound) -> InsertGuard | None:
         if not len(fresh.codes):
@@ -164,7 +167,7 @@ class KeyedPlanner:
 
     # ---- the bucket index ----------------------------------------------------------------------
 
-    def _by_hash(self, incoming: IncomingRows) -> KeyedPlan:
+    def _by_hash(self, incoming: IncomingRows, gone: Bools) -> KeyedPlan:
         job = self.job
         count = self._bucket_count()
         partitions, partition_of = incoming.partition_codes()
@@ -176,10 +179,17 @@ class KeyedPlanner:
             count,
             values_span_commas=job.snapshot.properties.version.bucket_values_span_commas,
         )
-        pairs = np.unique(partition_of.astype(np.int64) * count + bucket_of)
-        wanted = [(partitions[int(pair // count)], int(pair % count)) for pair in pairs]
-        new = {place: self._new_bucket(place[1]) for place in wanted if place not in slices}
-        shares = shares_of_buckets(partition_of, partitions, bucket_of, slices, new)
+        place_of = partition_of.astype(np.int64) * count + bucket_of
+        wanted = {
+            int(n): (partitions[int(n // count)], int(n % count)) for n in np.unique(place_of)
+        }
+        there = np.isin(place_of, [n for n, place in wanted.items() if place in slices])
+        kept = np.flatnonzero(there | ~gone)
+        new = {
+            wanted[int(n)]: self._new_bucket(int(n % count))
+            for n in np.unique(place_of[~there & ~gone])
+        }
+        shares = shares_of_buckets(kept, partition_of, partitions, bucket_of, slices, new)
         self._refuse_clustered(shares)
         work = [GroupWork(self._target(share, groups), share) for share in shares]
         snapshot = job.snapshot

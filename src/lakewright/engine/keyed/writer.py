@@ -84,9 +84,15 @@ class KeyedWriter:
 
     def delete(self, keys: Iterable[pa.RecordBatch]) -> WriteResult:
         """Delete rows by batches of record keys and partition paths."""
-        rules = self.rules()
-        incoming = collect_deletes(keys, rules.config, rules.merger, self.schema)
-        return self._write(incoming, rules, self.index())
+        rules, index = self.rules(), self.index()
+        incoming = collect_deletes(
+            keys,
+            rules.config,
+            rules.merger,
+            self.schema,
+            within_partition=not index.is_global,
+        )
+        return self._write(incoming, rules, index)
 
     # ---- the table's rules ---------------------------------------------------------------------
 
@@ -154,7 +160,7 @@ class KeyedWriter:
             stats = self._written(begun, rules, incoming, gone, plan)
             result = begun.commit(stats)
         changed = result.inserted + result.updated + result.deleted
-        return replace(result, ignored=max(0, len(incoming) - changed))
+        return replace(result, ignored=max(0, len(incoming) + _repeated(plan) - changed))
 
     def _written(
         self,
@@ -266,6 +272,14 @@ def _rows_of(share: GroupShare, incoming: IncomingRows, gone: Bools) -> GroupRow
         positions=positions if positions is not None and len(positions) == len(codes) else None,
         deleted_keys=incoming.keys.take(pa.array(removed)) if len(removed) else None,
     )
+
+
+def _repeated(plan: KeyedPlan) -> int:
+    """How often keys are in more than one place: rows that move, rows that were there twice."""
+    shares = [work.share for work in plan.work]
+    placed = [codes for s in shares for codes in (s.updates, s.inserts, s.removals)]
+    codes = np.concatenate(placed) if placed else np.zeros(0, np.int64)
+    return len(codes) - len(np.unique(codes))
 
 
 def _announced(share: GroupShare) -> WriteStat:

@@ -1,0 +1,452 @@
+"""Benchmarks of keyed writes: warm processes, interleaved, equal tables before times.
+
+    python -m bench.keyed [changes large curves] [--repeat 3] [--small] [--only mor_200 ...]
+
+Every contender changes a copy of the same table, which lakewright made (version 8, four file
+groups, no metadata table): neither the copying nor the check of what came out is in the time.
+Contenders on Spark have `local[2]` and the same heap; their sessions are warm. deltalake merges the
+same rows into a Delta table of the same rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from bench.contest import RESULTS, Sample, median, record
+from bench.data import CACHE
+from bench.plots import plot_bars, plot_curves
+from bench.processes import NEWEST, ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
+from bench.run import table_row
+from bench.write_data import Events, contents
+from lakewright import Table
+
+PROGRAM = ROOT / "bench" / "workloads" / "keyed_writer.py"
+GROUPS = 4
+MEGA = 1_000_000
+CODEC = "snappy"
+UPDATED = 0.8
+"""Share of the rows of an upsert that are in the table; the others are new."""
+PATIENCE_S = 240.0
+SEED = 6
+
+PLAIN = Contender("ours without Spark", "plain", "arrow")
+OURS35 = Contender("ours, Spark 3.5", "spark35", "spark")
+OURS4 = Contender("ours, Spark 4", NEWEST, "spark")
+HUDI10 = Contender("Hudi 1.0.2", "1.0.2", "hudi")
+HUDI12 = Contender("Hudi 1.2.0", "1.2.0", "hudi")
+DELTA = Contender("deltalake", "plain", "deltalake")
+EVERY = (PLAIN, OURS35, OURS4, HUDI10, HUDI12, DELTA)
+
+
+@dataclass(frozen=True)
+class Base:
+    """A table that is changed."""
+
+    type: str
+    rows: int = 2 * MEGA
+    groups: int = GROUPS
+    columns: int = 20
+
+    def schema(self) -> pa.Schema:
+        """The first columns of the input."""
+        whole = pq.read_schema(Events(self.rows).files()[0])
+        return pa.schema([whole.field(i) for i in range(self.columns)])
+
+    def table(self) -> Path:
+        """Where it is, made if it is not there."""
+        name = f"keyed-{self.type}-{self.rows}-{self.groups}-{self.columns}"
+        path = (CACHE / name).resolve()
+        if path.exists():
+            return path
+        partial = path.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        if self.type == "delta":
+            self._fill_delta(partial)
+        else:
+            self._fill(partial)
+        partial.rename(path)
+        return path
+
+    def _parts(self) -> Iterator[pa.Table]:
+        """The rows of each file group."""
+        each = self.rows // self.groups
+        files = Events(self.rows).files()
+        names = self.schema().names
+        left: pa.Table | None = None
+        for file in files:
+            for batch in pq.ParquetFile(file).iter_batches(250_000, columns=names):
+                part = pa.Table.from_batches([batch])
+                left = part if left is None else pa.concat_tables([left, part])
+                while left.num_rows >= each:
+                    yield left.slice(0, each)
+                    left = left.slice(each)
+
+    def _fill(self, path: Path) -> None:
+        table = Table.create(
+            path, schema=self.schema(), type=self.type, version=8, key=["id"], ordering=["ts"]
+        )
+        options = {
+            "hoodie.parquet.compression.codec": CODEC,
+            "hoodie.parquet.max.file.size": str(1 << 40),
+        }
+        for part in self._parts():
+            stream = pa.RecordBatchReader.from_batches(part.schema, part.to_batches())
+            table.append(stream, options={**options, "hoodie.parquet.small.file.limit": "0"})
+
+    def _fill_delta(self, path: Path) -> None:
+        from deltalake import write_deltalake
+
+        for part in self._parts():
+            write_deltalake(str(path), part, mode="append")
+
+
+@dataclass(frozen=True)
+class Work:
+    """One change of a table."""
+
+    name: str
+    base: Base
+    share: float
+    """Of the table's rows; from 1 on a number of rows."""
+    verb: str = "upsert"
+    index: str = "SIMPLE"
+
+    @property
+    def rows(self) -> int:
+        """Rows of the change."""
+        return int(self.share if self.share >= 1 else self.base.rows * self.share)
+
+    def source(self) -> Path:
+        """The rows, made if they are not there."""
+        base = self.base
+        name = f"change-{self.verb}-{base.rows}-{base.columns}-{self.rows}.parquet"
+        path = (CACHE / name).resolve()
+        if not path.exists():
+            pq.write_table(self._made(), path, compression=CODEC)
+        return path
+
+    def _made(self) -> pa.Table:
+        rng = np.random.default_rng([SEED, self.rows])
+        known = self.rows if self.verb == "delete" else int(self.rows * UPDATED)
+        file = Events(self.base.rows).files()[0]
+        rows = pq.read_table(file, columns=self.base.schema().names)
+        changed = rows.take(pa.array(rng.choice(rows.num_rows, known, replace=False)))
+        if self.verb == "delete":
+            return changed.select(["id", "ts"])
+        new = rows.slice(0, self.rows - known)
+        keys = pc.binary_join_element_wise(new["id"], "-new", "")
+        new = new.set_column(0, "id", keys)
+        both = pa.concat_tables([changed, new])
+        at = both.schema.get_field_index("ts")
+        # One in ten is older than what is stored, and loses.
+        step = np.where(rng.random(both.num_rows) < 0.1, -1, 1) * 10**9
+        later = pc.add(both["ts"], pa.array(step))
+        return both.set_column(at, both.schema.field(at), later).combine_chunks()
+
+    def request(self, c: Contender, path: Path) -> dict[str, object]:
+        """What a process is asked."""
+        return {
+            "write": c.how,
+            "verb": self.verb,
+            "source": str(self.source()),
+            "path": str(path),
+            "type": self.base.type,
+            "codec": CODEC,
+            "index": self.index,
+        }
+
+    def start(self, c: Contender) -> Path:
+        """The table that a contender begins with."""
+        base = self.base
+        if c.how == "deltalake":
+            return Base("delta", base.rows, base.groups, base.columns).table()
+        return base.table()
+
+
+@dataclass
+class Result:
+    """The samples of one change by contender, and who gave up why."""
+
+    samples: dict[str, list[Sample]] = field(default_factory=dict)
+    gave_up: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def copied(table: Path) -> Iterator[Path]:
+    """A copy of a table, removed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="out-", dir=CACHE)).resolve()
+    shutil.copytree(table, folder / "table")
+    os.sync()  # nobody pays for what another one left to be written
+    try:
+        yield folder / "table"
+    finally:
+        shutil.rmtree(folder)
+
+
+def came_out(path: Path) -> dict[str, int]:
+    """What is in a changed table, without order."""
+    if (path / ".hoodie").exists():
+        scan = Table.open(path).scan(meta=False)
+        return contents(scan.to_batches(), scan.schema)
+    from deltalake import DeltaTable
+
+    rows = DeltaTable(str(path)).to_pyarrow_table()
+    return contents(rows.to_batches(), rows.schema)
+
+
+def compete(
+    contenders: Sequence[Contender], works: Sequence[Work], repeat: int
+) -> dict[str, Result]:
+    """Results by change; one warm-up each, in which the tables that come out are compared."""
+    found: dict[str, Result] = {}
+    with warm(tuple(contenders), PROGRAM) as homes:
+        for work in works:
+            result = found.setdefault(work.name, Result())
+            _check(contenders, work, homes, result)
+            for _ in range(repeat):
+                for c in contenders:
+                    with copied(work.start(c)) as path:
+                        sample = _asked(homes[c.home], work, c, path, result)
+                    if sample is not None:
+                        result.samples.setdefault(c.name, []).append(sample)
+            for c in contenders:
+                if ss := result.samples.get(c.name):
+                    walls = [round(s.wall_s, 2) for s in ss]
+                    print(f"  {work.name}: {c.name} {median(ss):.2f} s of {walls}", flush=True)
+            if repeat > 1:
+                record(f"keyed_{work.name}", {"work": str(work)}, result.samples)
+    return found
+
+
+def _check(
+    contenders: Sequence[Contender],
+    work: Work,
+    homes: Mapping[str, WarmProcess],
+    result: Result,
+) -> None:
+    wanted: dict[str, int] | None = None
+    for c in contenders:
+        with copied(work.start(c)) as path:
+            if _asked(homes[c.home], work, c, path, result) is None:
+                continue
+            made = came_out(path)
+        made = {name: made[name] for name in ("rows", *work.base.schema().names)}
+        if wanted is None:
+            wanted = made
+        elif made != wanted:
+            wrong = [name for name in wanted if made[name] != wanted[name]]
+            raise SystemExit(f"{work.name}: {c.name} made another table, see {wrong}")
+
+
+def _asked(
+    process: WarmProcess, work: Work, c: Contender, path: Path, result: Result
+) -> Sample | None:
+    if c.name in result.gave_up:
+        return None
+    try:
+        return process.ask(work.request(c, path), seconds=PATIENCE_S)
+    except (GoneError, RefusedError) as error:
+        if c.how in ("spark", "arrow"):
+            raise SystemExit(f"{work.name}: {c.name}: {error}") from error
+        result.gave_up[c.name] = str(error).splitlines()[0][:200]
+        print(f"  {work.name}: {c.name} gave up: {result.gave_up[c.name]}", flush=True)
+        return None
+
+
+HEAD = ("contender", "wall s", "CPU s", "RSS MB", "of it Python", "against")
+
+
+def rows(result: Result) -> Iterator[str]:
+    """Report rows of one change."""
+    medians = {name: median(ss) for name, ss in result.samples.items()}
+    for name, ss in result.samples.items():
+        told = []
+        if name.startswith("ours"):
+            rivals = [c.name for c in (HUDI10, HUDI12) if c.name in medians]
+            told = [f"{medians[r] / medians[name]:.1f}× faster than {r}" for r in rivals]
+            if DELTA.name in medians:
+                told.append(f"{medians[name] / medians[DELTA.name]:.2f}× deltalake")
+        yield table_row(
+            name,
+            f"{medians[name]:.2f}",
+            f"{median(ss, 'cpu_s'):.2f}",
+            f"{max(s.rss_mb for s in ss):.0f}",
+            f"{max(s.python_mb for s in ss):.0f}",
+            ", ".join(told),
+        )
+    for name, why in result.gave_up.items():
+        yield table_row(name, why, *[""] * 4)
+
+
+def changes(sizes: Sizes, repeat: int, only: Sequence[str]) -> list[str]:
+    """Ours beside real Hudi and deltalake."""
+    cow, mor = Base("cow", sizes.rows), Base("mor", sizes.rows)
+    works = {
+        "MERGE_ON_READ, upsert of 200 rows": Work("mor_200", mor, 200),
+        "MERGE_ON_READ, upsert of 1 %": Work("mor_1", mor, 0.01),
+        "MERGE_ON_READ, upsert of 20 %": Work("mor_20", mor, 0.2),
+        "COPY_ON_WRITE, upsert of 1 %": Work("cow_1", cow, 0.01),
+        "COPY_ON_WRITE, upsert of 20 %": Work("cow_20", cow, 0.2),
+        "COPY_ON_WRITE, delete of 5 %": Work("cow_delete_5", cow, 0.05, "delete"),
+    }
+    works = {title: work for title, work in works.items() if not only or work.name in only}
+    found = compete(EVERY, [*works.values()], repeat)
+    lines = [
+        "## Changes",
+        "",
+        f"A table of {sizes.rows:,} rows × 20 columns in {GROUPS} file groups, version 8, event "
+        f"time, index SIMPLE, {CODEC}, no metadata table. Of an upsert {UPDATED:.0%} of the rows "
+        "are in the table, one in ten of them older than what is stored; the others are new.",
+        "",
+    ]
+    for title, work in works.items():
+        lines += [f"### {title}", "", table_row(*HEAD), table_row(*["---"] * len(HEAD))]
+        lines += [*rows(found[work.name]), ""]
+    bars = {
+        work.name: {n: median(ss) for n, ss in found[work.name].samples.items()}
+        for work in works.values()
+    }
+    title = "Keyed writes, seconds"
+    if repeat > 1:
+        plot_bars(bars, RESULTS / "keyed.svg", title)
+    return [*lines, f"![{title}](keyed.svg)", ""]
+
+
+def large(sizes: Sizes, repeat: int, only: Sequence[str]) -> list[str]:
+    """A table ten times as large, for memory."""
+    works = [
+        Work(f"large_{kind}", Base(kind, sizes.large, 10 * GROUPS), sizes.large_change)
+        for kind in ("mor", "cow")
+    ]
+    works = [work for work in works if not only or work.name in only]
+    found = compete((PLAIN, OURS35), works, min(repeat, 2))
+    lines = [
+        "## A large table",
+        "",
+        f"Upsert of {works[0].rows if works else 0:,} rows into {sizes.large:,} rows × 20 columns; "
+        "RSS is the peak of the whole process tree, the JVM with a heap of 3 GB included.",
+        "",
+    ]
+    for work in works:
+        lines += [f"### {work.name}", "", table_row(*HEAD), table_row(*["---"] * len(HEAD))]
+        lines += [*rows(found[work.name]), ""]
+    return lines
+
+
+def curves(sizes: Sizes, repeat: int, only: Sequence[str]) -> list[str]:
+    """Over rows, columns, file groups and the share that changes; without Spark."""
+    lines: list[str] = []
+    for kind in ("mor", "cow"):
+        axes = {
+            "rows": {n: Work(f"{kind}_rows_{n}", Base(kind, n), 0.1) for n in sizes.curve_rows},
+            "columns": {
+                n: Work(f"{kind}_columns_{n}", Base(kind, sizes.curve, columns=n), 0.1)
+                for n in (5, 10, 20)
+            },
+            "file groups": {
+                n: Work(f"{kind}_groups_{n}", Base(kind, sizes.curve, groups=n), 0.1)
+                for n in sizes.curve_groups
+            },
+            "share": {
+                s: Work(f"{kind}_share_{s:g}", Base(kind, sizes.curve), s)
+                for s in (0.001, 0.01, 0.05, 0.2, 0.5, 0.99)
+            },
+        }
+        for axis, works in axes.items():
+            if only and axis not in only:
+                continue
+            lines += _curve(kind, axis, works, min(repeat, 3))
+    return lines
+
+
+def _curve(kind: str, axis: str, works: Mapping[float, Work], repeat: int) -> list[str]:
+    found = compete((PLAIN,), [*works.values()], repeat)
+    name = f"keyed_{kind}_{axis.replace(' ', '_')}.svg"
+    lines = [
+        f"## {kind.upper()}, over {axis}",
+        "",
+        table_row(axis, "wall s", "CPU s", "RSS MB"),
+        table_row(*["---"] * 4),
+    ]
+    points: tuple[list[float], list[float]] = ([], [])
+    for at, work in works.items():
+        ss = found[work.name].samples[PLAIN.name]
+        points[0].append(at)
+        points[1].append(median(ss))
+        lines.append(
+            table_row(
+                f"{at:,}",
+                f"{median(ss):.2f}",
+                f"{median(ss, 'cpu_s'):.2f}",
+                f"{max(s.rss_mb for s in ss):.0f}",
+            )
+        )
+    if repeat > 1:
+        plot_curves({PLAIN.name: points}, RESULTS / name, f"{kind} upsert over {axis}", log_y=True)
+    return [*lines, "", f"![{axis}]({name})", ""]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large tables are."""
+
+    rows: int = 2 * MEGA
+    large: int = 20 * MEGA
+    large_change: float = 0.2
+    curve: int = MEGA
+    curve_rows: tuple[int, ...] = (100_000, MEGA, 2 * MEGA)
+    curve_groups: tuple[int, ...] = (1, 4, 20, 100)
+
+
+SMALL = Sizes(20_000, 100_000, 0.2, 20_000, (20_000, 100_000), (1, 4))
+PARTS = {"changes": changes, "large": large, "curves": curves}
+
+
+def main() -> None:
+    """Run the asked parts and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--small", action="store_true", help="a trial with few rows")
+    parser.add_argument("--only", nargs="*", default=[], help="names of changes, or axes of curves")
+    args = parser.parse_args()
+    repeat = 1 if args.small else args.repeat
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    store = RESULTS / "keyed.json"
+    report: dict[str, list[str]] = json.loads(store.read_text()) if store.exists() else {}
+    for part in args.parts or PARTS:
+        print(f"… {part}", flush=True)
+        lines = PARTS[part](SMALL if args.small else Sizes(), repeat, args.only)
+        print("\n".join(lines), flush=True)
+        if repeat > 1 and not args.only:
+            report[part] = lines
+            store.write_text(json.dumps(report, indent=1) + "\n")
+    head = [
+        "# Benchmarks: keyed writes",
+        "",
+        "Medians of one interleaved run, warm processes on 2 cores (`local[2]` and equal heaps on "
+        "Spark); made by `make bench-keyed`. A write is the whole of it: opening the table, "
+        "reading the rows, looking keys up, writing, committing. CPU and RSS (peak) are those of the "
+        "process tree: the JVM, the driver and the Python workers.",
+        "",
+    ]
+    body = [line for part in PARTS if part in report for line in report[part]]
+    if repeat > 1 and not args.only:
+        (RESULTS / "keyed.md").write_text("\n".join([*head, *body]))
+
+
+if __name__ == "__main__":
+    main()
