@@ -439,8 +439,8 @@ def main() -> None:
         "",
         "Medians of one interleaved run, warm processes on 2 cores (`local[2]` and equal heaps on "
         "Spark); made by `make bench-keyed`. A write is the whole of it: opening the table, "
-        "reading the rows, looking keys up, writing, committing. CPU and RSS (peak) are those of the "
-        "process tree: the JVM, the driver and the Python workers.",
+        "reading the rows, looking keys up, writing, committing. CPU and RSS (peak) are those of "
+        "the process tree: the JVM, the driver and the Python workers.",
         "",
     ]
     body = [line for part in PARTS if part in report for line in report[part]]
