@@ -122,7 +122,8 @@ class Proof:
         name = f"{stage.name}, killed at {moment}{', then Hudi' if hudi else ''}"
         self.wrong += [f"{name}: {w}" for w in wrong]
         self.outcomes["failed" if wrong else "passed"] += 1
-        self.outcomes["killed" if ended.killed else "ended by itself"] += 1
+        died = f"killed, {stage.writer}" if ended.killed else "ended by itself"
+        self.outcomes[died] += 1
         self.outcomes[f"rows {seen}"] += 1
         self.outcomes["Hudi next"] += hudi
         self.outcomes["at work of a worker"] += ended.killed and ended.by_worker

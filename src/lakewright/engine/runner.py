@@ -63,6 +63,13 @@ class ThreadRunner:
         return _Stream(tasks, work, threads).results(self._spawner)
 
 
+def ahead(items: Callable[[], Iterable[Result]], spawner: Spawner | None) -> Iterator[Result]:
+    """The same items, made a few ahead of whoever takes them; without a spawner just as asked."""
+    if spawner is None:
+        return iter(items())
+    return _Stream([items], lambda make: make(), 1).results(spawner)
+
+
 class _ConsumerGoneError(Exception):
     """Nobody takes results any more."""
 

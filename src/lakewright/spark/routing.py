@@ -32,7 +32,7 @@ from lakewright.expr import columns
 from lakewright.format.archived_timeline import archived_times
 from lakewright.format.file_slices import BaseFile
 
-__all__ = ["Routing", "requested_schema", "route"]
+__all__ = ["Routing", "plain_type", "requested_schema", "route"]
 
 EVERY_FOOTER_FILES = 128
 """Up to so many files every footer is read; it takes a fraction of a second."""
@@ -190,17 +190,17 @@ def _same(stored: pa.Schema, schema: pa.Schema) -> bool:
         expected = 0 if index < 0 else 1
         if alike[field.name.lower()] != expected:
             return False  # Spark matches names without regard to case
-        if expected and _plain(stored.field(index).type) != _plain(field.type):
+        if expected and plain_type(stored.field(index).type) != plain_type(field.type):
             return False
     return True
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """A type without what no value depends on: nullability, and the names of list and map items."""
     if pt.is_struct(kind):
-        return pa.struct([pa.field(f.name, _plain(f.type)) for f in kind.fields])
+        return pa.struct([pa.field(f.name, plain_type(f.type)) for f in kind.fields])
     if pt.is_list(kind):
-        return pa.list_(pa.field("element", _plain(kind.value_type)))
+        return pa.list_(pa.field("element", plain_type(kind.value_type)))
     if pt.is_map(kind):
-        return pa.map_(_plain(kind.key_type), pa.field("value", _plain(kind.item_type)))
+        return pa.map_(plain_type(kind.key_type), pa.field("value", plain_type(kind.item_type)))
     return kind

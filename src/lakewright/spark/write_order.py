@@ -29,7 +29,7 @@ from lakewright.spark.filters import column_of
 from lakewright.spark.tasks import pack
 from lakewright.spark.write_frame import KeyColumns, as_sent, key_columns
 
-__all__ = ["arranged", "with_key_columns"]
+__all__ = ["arranged", "moves_rows", "with_key_columns"]
 
 BY_PARTITION = (SortMode.PARTITION_PATH_REPARTITION, SortMode.PARTITION_PATH_REPARTITION_AND_SORT)
 
@@ -43,18 +43,28 @@ def arranged(job: WriteJob, begun: BegunWrite, frame: DataFrame) -> tuple[DataFr
     order = _order(job, begun)
     list(sorted_batches((), begun.context.incoming_schema, order, memory_bytes=0))
     tasks = options.bulk_insert_parallelism
-    if options.sort_columns or options.sort_mode is SortMode.GLOBAL_SORT:
+    if _ranges_rows(job):
         frame, columns = _moved_by(job, frame, order.columns)
         if columns:
             last = [column.asc_nulls_last() for column in columns]  # as workers sort them
             frame = _repartition(frame.repartitionByRange, tasks, last)
-    elif options.sort_mode in BY_PARTITION and job.keys.partition_fields:
+    elif moves_rows(job):
         frame, columns = _moved_by(job, frame, (PARTITION_PATH,))
         frame = _repartition(frame.repartition, tasks, columns)
     elif tasks:
         frame = frame.coalesce(tasks)
     frame = frame.select(*map(column_of, job.schema.rows.source.names))
     return frame, replace(order, whole=bool(order.columns))
+
+
+def moves_rows(job: WriteJob) -> bool:
+    """Whether rows are written by other tasks than those that have them first."""
+    gathers = job.options.sort_mode in BY_PARTITION and bool(job.keys.partition_fields)
+    return _ranges_rows(job) or gathers
+
+
+def _ranges_rows(job: WriteJob) -> bool:
+    return bool(job.options.sort_columns) or job.options.sort_mode is SortMode.GLOBAL_SORT
 
 
 def _order(job: WriteJob, begun: BegunWrite) -> Arrangement:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pyarrow as pa
@@ -36,6 +37,12 @@ DEFAULT_FAILURES = 4
 CANCEL_CHECK_S = 0.2
 """How often a running job looks whether it is still wanted."""
 OUTCOME_SCHEMA = "outcome binary"
+BATCH_ROWS_KEY = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_BYTES_KEY = "spark.sql.execution.arrow.maxBytesPerBatch"
+BATCH_ROWS_MIN, BATCH_ROWS_MAX = 10_000, 65_536
+"""The least is Spark's own number."""
+BATCH_BYTES = 32 << 20
+NO_LIMIT = 2**31 - 1
 
 
 def refuse_speculation(spark: SparkSession) -> None:
@@ -66,11 +73,35 @@ def run_tasks(access: Access, frame: DataFrame, work: WriteWork) -> list[WriteSt
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([packed], pa.binary())})
 
     told = frame.mapInArrow(task, OUTCOME_SCHEMA)
-    rows = watched(access, frame.sparkSession.sparkContext, told.collect)
+    with _large_batches(frame):
+        rows = watched(access, frame.sparkSession.sparkContext, told.collect)
     outcomes = [outcome_of(bytes(row[0]), access.storage.read) for row in rows]
     _raise_first(outcomes)
     stats = [stat for outcome in outcomes for stat in outcome.stats]
     return sorted(stats, key=lambda stat: (stat.partition_path or "", stat.file_id or ""))
+
+
+@contextmanager
+def _large_batches(frame: DataFrame) -> Iterator[None]:
+    """Let Spark send more rows at once, and count their bytes by rows; settings of the user win.
+
+    A batch costs a worker the same whether it is small or large. Spark 4 measures a batch after
+    each row unless there is no limit, which costs more than filling it.
+    """
+    spark = frame.sparkSession
+    width = max(1, frame._jdf.schema().defaultSize())  # noqa: SLF001 - Spark's own guess
+    rows = max(BATCH_ROWS_MIN, min(BATCH_ROWS_MAX, BATCH_BYTES // width))
+    known = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - tells what was set
+    wanted = {BATCH_ROWS_KEY: str(rows), BATCH_BYTES_KEY: str(NO_LIMIT)}
+    ours = {key: value for key, value in wanted.items() if not known.contains(key)}
+    for key, value in ours.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in ours.items():
+            if spark.conf.get(key, None) == value:
+                spark.conf.unset(key)
 
 
 def watched(access: Access, context: SparkContext, job: Callable[[], Answer]) -> Answer:

@@ -1,4 +1,4 @@
-"""Units of work that write: what a Python worker does with the rows that Spark sends it.
+"""Units of work that write: what a Python worker does with the rows of its task.
 
 `WriteWork` is a plain value that travels once per task: the storage by reference, the context of
 the write, and how rows become rows of the table. A task brings its rows to the table's columns,
@@ -38,6 +38,7 @@ from lakewright.format.row_keys import PARTITION_PATH, RowKeys
 from lakewright.format.write_schema import RowConversion
 from lakewright.runtime.clock import SystemClock
 from lakewright.runtime.random import SystemRandom
+from lakewright.spark.parquet_source import ParquetSource
 from lakewright.spark.write_frame import as_sent
 from lakewright.storage.base import Storage
 from lakewright.storage.resolve import StorageRef
@@ -102,6 +103,8 @@ class WriteWork:
     rows: RowConversion
     keys: KeySpec
     plan: NewGroups | Places
+    source: ParquetSource | None = None
+    """Files that the tasks read; None where Spark sends them their rows."""
 
     def keyed(self, batches: Iterable[pa.RecordBatch], task: int) -> Iterator[pa.RecordBatch]:
         """Rows as they are written: the table's columns, keys in front."""
@@ -121,6 +124,10 @@ class WriteWork:
         self, storage: Storage, batches: Iterable[pa.RecordBatch], token: WriteToken
     ) -> list[WriteStat]:
         """Write the rows of one task."""
+        if self.source is not None:
+            for _ in batches:
+                pass  # of a frame that is there for its tasks only
+            batches = self.source.batches(token.task)
         rows = self.keyed(batches, token.task)
         if isinstance(self.plan, NewGroups):
             return self._new_groups(storage, self.plan, rows, token)

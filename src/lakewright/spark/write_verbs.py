@@ -1,10 +1,11 @@
 """The verbs of a write on Spark: what `SparkTable` does with DataFrames.
 
 Everything before and after the data files is the engine's, the same as for Arrow. A bulk insert or
-an overwrite is one pass over the frame. An append needs to know how many rows each partition gets
-before it can say where they go: the frame is kept (`persist`) from the first look on, so that one
-that would answer differently the second time cannot split the write. An append that is small, and
-goes into small files, is collected and written by the driver without tasks.
+an overwrite is one pass over the frame, or over the files that it is a scan of. An append needs to
+know how many rows each partition gets before it can say where they go: the frame is kept
+(`persist`) from the first look on, so that one that would answer differently the second time cannot
+split the write. An append that is small, and goes into small files, is collected and written by the
+driver without tasks.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from lakewright.format.records import WriteStat
 from lakewright.format.row_keys import PARTITION_PATH
 from lakewright.format.timeline import Timeline
 from lakewright.runtime.cancel import NEVER_CANCELLED
-from lakewright.runtime.events import EventHook
+from lakewright.runtime.events import Event, EventHook
 from lakewright.spark.filters import column_of
+from lakewright.spark.parquet_source import TASKS_PER_CORE, ParquetSource, parquet_source
 from lakewright.spark.write_frame import as_sent, incoming_frame, sent_schema
-from lakewright.spark.write_order import arranged, with_key_columns
+from lakewright.spark.write_order import arranged, moves_rows, with_key_columns
 from lakewright.spark.write_places import PATH, hash_columns, places, routed, shares
 from lakewright.spark.write_run import refuse_speculation, run_tasks, watched
 from lakewright.spark.write_tasks import NewGroups, Places, WriteWork
@@ -42,6 +44,10 @@ from lakewright.table import Table, WriteArguments
 
 __all__ = ["FrameWrites", "SparkWriter", "Verb"]
 
+READ = "write.input.files"
+THROUGH_SPARK = "write.input.spark."
+"""Events that tell how rows come: workers read files, or why they come through Spark."""
+MOVED = "sort_mode"
 INLINE_ROWS = 100_000
 INLINE_THREADS = 2
 INLINE_BYTES = 64 << 20
@@ -74,9 +80,34 @@ class SparkWriter(ArrowWriter):
     def new_groups(self, begun: BegunWrite, source: RowSource) -> list[WriteStat]:  # noqa: ARG002
         """Rows as new file groups."""
         frame, order = arranged(self.job, begun, self.frame.rows)
-        begun.start()
         plan = NewGroups(order, partitioned=bool(self.job.keys.partition_fields))
-        return run_tasks(self.job.access, frame, self._work(begun, plan))
+        files = self._files(plan)
+        self._tell(begun, files)
+        begun.start()
+        if isinstance(files, str):
+            return run_tasks(self.job.access, frame, self._work(begun, plan))
+        if not files.tasks:
+            return []
+        work = replace(self._work(begun, plan), source=files)
+        return run_tasks(self.job.access, files.frame(frame.sparkSession), work)
+
+    def _files(self, plan: NewGroups) -> ParquetSource | str:
+        """The files that the tasks can read themselves; otherwise why they cannot."""
+        job = self.job
+        if moves_rows(job):
+            return MOVED
+        return parquet_source(
+            self.frame.rows,
+            job.schema.rows.source,
+            self.ref,
+            # Every task makes a file in each of its partitions.
+            tasks_per_core=1 if plan.partitioned else TASKS_PER_CORE,
+            tasks_max=job.options.bulk_insert_parallelism,
+        )
+
+    def _tell(self, begun: BegunWrite, files: ParquetSource | str) -> None:
+        kind, count = (THROUGH_SPARK + files, 0) if isinstance(files, str) else (READ, files.files)
+        self.job.access.on_event(Event(kind, count, unit="files", instant=begun.instant))
 
     def _placed(self, begun: BegunWrite, plans: list[InsertPlan]) -> list[WriteStat]:
         job, frame = self.job, self.frame.with_paths(self.job)

@@ -136,13 +136,13 @@ class Model:
         return self.stored(cell.base, cell.log)
 
     def content(self) -> list[tuple[Any, ...]]:
-        """Every row: partition path, instant, values."""
+        """Every row: partition path and instant, where rows have them, and values."""
         found = []
         for place in self.cells:
             version = self.seen(place)
             if version is not None and version.row is not None:
-                told = version.instant if self.shape.meta else None
-                found.append((place[0], told, *version.row.values()))
+                told = (place[0], version.instant) if self.shape.meta else (None, None)
+                found.append((*told, *version.row.values()))
         return sorted(found, key=repr)
 
     def places_of(self, key: str) -> list[Place]:

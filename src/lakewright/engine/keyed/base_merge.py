@@ -21,6 +21,7 @@ from lakewright.engine.base_footer import FooterKeys
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.keyed.change_log import ChangeLog
 from lakewright.engine.meta_columns import REPEATED, UNIQUE, Stamp, plain
+from lakewright.engine.runner import ahead
 from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
 from lakewright.format.file_slices import BaseFile
@@ -84,7 +85,10 @@ def merge_into_base_file(
     spawner: Spawner | None = None,
     first_row: int = 0,
 ) -> WriteStat:
-    """Write a new version of a file group: the rows of its base file merged with the changes."""
+    """Write a new version of a file group: the rows of its base file merged with the changes.
+
+    With a `spawner` rows are read and merged beside the encoding.
+    """
     name = BaseFileName(base.file_id, str(token), context.instant)
     file = NewVersion(context, partition, name, token.task, spawner)
     stamp = Stamp(context, partition=partition, file_name=name.text, task=token.task)
@@ -96,7 +100,7 @@ def merge_into_base_file(
         reader = BaseReader.open(storage, base, schema=context.schema)
         inherited = FooterKeys.inherited(context, _footer(reader), spawner=spawner)
         out = OpenFile(file, sink, inherited=inherited, policy=_policy(context, reader))
-        for merged in _merged(reader, context, rules, state):
+        for merged in ahead(lambda: _merged(reader, context, rules, state), spawner):
             out.add_copied(merged)
         old = out.rows
         for rows in state.remaining(BATCH_ROWS):

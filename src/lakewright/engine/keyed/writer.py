@@ -174,6 +174,8 @@ class KeyedWriter:
         stage = access.random.below(STAGES)
         context = begun.context if plan.rolls else replace(begun.context, max_file_bytes=None)
         share_of = self._shares(rules, incoming, gone)
+        merges = sum(not work.target.as_log for work in plan.work)
+        idle = access.spawner if merges < self.threads else None
 
         def write(number: int) -> list[WriteStat]:
             access.cancel.check()
@@ -186,6 +188,7 @@ class KeyedWriter:
                 share_of(work),
                 token=WriteToken(number, stage, number),
                 clock=access.clock,
+                spawner=idle,
             )
             access.on_event(Event("write.groups", number + 1, total, "groups", begun.instant))
             return stats
