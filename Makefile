@@ -56,8 +56,9 @@ fuzz: setup ## A hundred thousand damaged files, over all readers
 interop-env: setup java ## The environment and the jars of real Hudi
 	$(BIN)/python scripts/hudi_env.py
 
-interop: interop-env ## Prove agreement with real Hudi; write docs/compatibility.md
+interop: interop-env ## Prove agreement with real Hudi, reading and writing; write docs/compatibility*.md
 	$(BIN)/python -m interop.run $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m interop.written)
 
 interop-smoke: interop-env ## A dozen tables of the interop corpus, for continuous integration
 	$(BIN)/python -m interop.run --only 'v6_mor_pending_compaction_*' 'v6_mor_deletes_*' 'v8_mor_updates_*' 'v8_mor_partial_update*' 'v9_mor_compaction_*' 'v9_cow_overwrites_*'

@@ -37,6 +37,8 @@ class Stored:
 
     base: Row | None = None
     log: Version | None = None
+    last: Version | None = None
+    """The last version that came into the log, whether it counts or not."""
     struck: bool = False
     """Whether a deletion without an ordering value is somewhere in the log."""
 
@@ -142,9 +144,11 @@ class Model:
     def compact(self) -> None:
         """Everything into base files."""
         for place, stored in list(self.held.items()):
-            stored.base, stored.log, stored.struck = self._seen(stored), None, False
-            if stored.base is None:
+            seen = self._seen(stored)
+            if seen is None:
                 del self.held[place]
+            else:
+                self.held[place] = Stored(base=seen)
 
     def place(self, row: Row) -> Place:
         """Where a row belongs."""
@@ -162,6 +166,7 @@ class Model:
         if stored is not None:
             older = stored.log
             stored.log = version if older is None else self.rule.in_log(older, version)
+            stored.last = version
             stored.struck |= version == Delete()
         elif not isinstance(version, Delete):
             self.held[place] = Stored(base=version)
@@ -187,6 +192,11 @@ class Model:
         """Rows that are seen although a deletion without an ordering value is in their log."""
         seen = (self._seen(stored) for stored in self.held.values() if stored.struck)
         return [row for row in seen if row is not None]
+
+    def latest(self) -> list[Row]:
+        """What a reader sees that takes the last version in every log."""
+        seen = (stored.last or stored.base for stored in self.held.values())
+        return [row for row in seen if row is not None and not isinstance(row, Delete)]
 
     def _seen(self, stored: Stored) -> Row | None:
         if stored.log is None:

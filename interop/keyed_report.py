@@ -28,7 +28,7 @@ class Answer:
     reader: str
     outcome: str  # equal, accepted, different
     told: str
-    reason: str = ""
+    reasons: tuple[str, ...] = ()
 
 
 def write_document(answers: Sequence[Answer], deviations: Sequence[Deviation], file: Path) -> None:
@@ -75,4 +75,4 @@ def _section(case: KeyedCase, answers: Sequence[Answer], notes: dict[str, int]) 
 def _cell(answer: Answer | None, notes: dict[str, int]) -> str:
     if answer is None:
         return ""
-    return MARKS.get(answer.outcome) or str(notes[answer.reason])
+    return MARKS.get(answer.outcome) or ", ".join(str(notes[name]) for name in answer.reasons)

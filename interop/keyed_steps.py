@@ -26,6 +26,8 @@ from interop.written_steps import CLEAN, COMPACT
 ROWS = 24
 STRANGERS = range(9000, 9003)
 """Numbers of keys that no table has."""
+NO_SKEW = {"hoodie.time.generator.max_expected_clock_skew_ms": "2"}
+"""Both sides share one clock, and take turns."""
 SOME_COLUMNS = (ORDER, "s", "dec18", "arr")
 
 
@@ -56,6 +58,11 @@ class KeyedTable:
         """Our handle; with Hudi's lock from the moment that Hudi has written."""
         return lw.Table.open(str(self.path), lock=self.lock)
 
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of our writes."""
+        return {**self.case.our_options, **NO_SKEW}
+
     def row(self, i: int, order: int, *, other: int = 0, deleted: bool = False) -> Row:
         """The row of a key with an ordering value; `other` makes other content."""
         made = row(i, order + other, self.case.regions, self.case.days)
@@ -81,19 +88,19 @@ class KeyedTable:
 
     def upsert(self, rows: Sequence[Row]) -> None:
         """Upsert with lakewright and in the model."""
-        self.open().upsert(self.columns.arrow(rows), options=self.case.our_options)
+        self.open().upsert(self.columns.arrow(rows), options=self.options)
         self.model.upsert(rows)
 
     def delete(self, rows: Sequence[Row]) -> None:
         """Delete by key with lakewright and in the model."""
         names = dict.fromkeys((*self.case.key_fields, *self.case.partition_fields))
         keys = self.columns.arrow(rows).select(list(names))
-        self.open().delete(keys, options=self.case.our_options)
+        self.open().delete(keys, options=self.options)
         self.model.delete(rows)
 
     def delete_where(self, where: str, chosen: Callable[[Row], bool]) -> None:
         """Delete by a filter, with lakewright and in the model."""
-        self.open().delete(where=where, options=self.case.our_options)
+        self.open().delete(where=where, options=self.options)
         self.model.delete_where(chosen)
 
 
@@ -125,7 +132,7 @@ def _insert(t: KeyedTable, verb: str, count: int) -> None:
     if t.case.index == "BUCKET":
         t.upsert(rows)
         return
-    getattr(t.open(), verb)(t.columns.arrow(rows), options=t.case.our_options)
+    getattr(t.open(), verb)(t.columns.arrow(rows), options=t.options)
     t.model.upsert(rows)
 
 
@@ -224,7 +231,7 @@ def update_columns(t: KeyedTable, _: Hudi) -> bool | None:
     rows = t.rows(t.alive()[::3], 55)
     names = list(dict.fromkeys((*t.case.key_fields, *t.case.partition_fields, *SOME_COLUMNS)))
     given = t.columns.arrow(rows).select(names)
-    how: dict[str, Any] = {"columns": list(SOME_COLUMNS), "options": t.case.our_options}
+    how: dict[str, Any] = {"columns": list(SOME_COLUMNS), "options": t.options}
     t.open().upsert(given, **how)
     t.model.set_columns(rows, SOME_COLUMNS)
     return None

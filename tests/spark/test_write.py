@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,23 +22,10 @@ from lakewright.errors import (
 )
 from lakewright.runtime import CancelToken
 from lakewright.spark import SparkTable, write_verbs
-from tests.spark.rows import arrow_rows, spark_rows
+from tests.spark.rows import spark_rows
 from tests.spark.tables import ORDERS, real_table
+from tests.spark.written import EVERY_TYPE, data, files, keys, new_table, setting, state
 
-EVERY_TYPE = """
-    SELECT concat('k', id) AS id, concat('c', id % 3) AS city, id AS big, cast(id AS int) AS small,
-        cast(id AS smallint) AS tiny, id % 2 = 0 AS flag, id / 3 AS real,
-        cast(id / 7 AS float) AS single, cast(id / 100 AS decimal(10, 2)) AS money,
-        date_add(date'1999-12-31', cast(id AS int)) AS day,
-        timestamp_micros(id * 86399999999 - 7) AS at,
-        to_timestamp_ntz(concat('2001-02-03 04:05:', lpad(id, 2, '0'), '.000007')) AS local,
-        cast(concat('é', id) AS binary) AS raw,
-        if(id % 5 = 0, null, concat('日', id)) AS word,
-        array(id, null, -id) AS numbers,
-        named_struct('x', id, 'inner', named_struct('at', timestamp_micros(id))) AS nested,
-        map(concat('m', id), named_struct('y', cast(id AS double))) AS pairs
-    FROM range(0, 60, 1, 3)
-"""
 EACH = pytest.mark.parametrize(
     ("version", "type_"),
     [
@@ -59,34 +44,10 @@ def orders(spark: SparkSession, first: int, last: int, tasks: int = 3) -> DataFr
     )
 
 
-def new_table(spark: SparkSession, path: Path, rows: DataFrame, **choices: Any) -> SparkTable:
-    chosen: dict[str, Any] = {"key": ["id"], "partition": ["city"], **choices}
-    return SparkTable.create(spark, path, schema=rows.schema, **chosen)
-
-
-def data(st: SparkTable) -> list[str]:
-    """The rows of the table without meta columns, as lakewright reads them."""
-    return arrow_rows(st.table.scan(meta=False).to_arrow())
-
-
-def keys(st: SparkTable) -> list[str]:
-    return sorted(st.table.scan(columns=["_hoodie_record_key"]).to_arrow()[0].to_pylist())
-
-
 @pytest.fixture
 def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no append be too small for tasks."""
     monkeypatch.setattr(write_verbs, "INLINE_ROWS", -1)
-
-
-@contextmanager
-def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key)
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(key, str(before))
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -201,15 +162,6 @@ def test_columns_are_added_and_meta_columns_left_out(spark: SparkSession, tmp_pa
 # ---- order ---------------------------------------------------------------------------------------
 
 
-def files(st: SparkTable, *columns: str) -> list[list[tuple[Any, ...]]]:
-    """The rows of each file in order, files ordered by their first row."""
-    names = ["_hoodie_file_name", "_hoodie_partition_path", *columns]
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    for row in st.table.scan(columns=names).to_arrow().to_pylist():
-        found.setdefault(row[names[0]], []).append(tuple(row[name] for name in names[1:]))
-    return sorted(found.values(), key=lambda rows: rows[0])
-
-
 @pytest.mark.parametrize("mode", ["GLOBAL_SORT", "PARTITION_SORT"])
 def test_rows_are_sorted_by_path_and_key(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     rows = orders(spark, 0, 300).orderBy(F.expr("hash(id)"))
@@ -269,13 +221,6 @@ def test_partitions_and_whole_tables_are_replaced(spark: SparkSession, tmp_path:
 
 
 # ---- refusals ------------------------------------------------------------------------------------
-
-
-def state(st: SparkTable) -> tuple[list[str], list[Path], int]:
-    """Keys, data files and pending instants: what a refused write must leave as it was."""
-    path = Path(st.uri.removeprefix("file:"))
-    written = sorted(f for f in path.rglob("*.parquet*") if ".hoodie" not in f.parts)
-    return keys(st), written, len(st.table.timeline.pending().instants)
 
 
 @pytest.mark.parametrize(

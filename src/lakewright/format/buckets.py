@@ -78,8 +78,10 @@ def _composite(keys: pa.Array, fields: Sequence[str], *, spans: bool) -> Buckets
 
 
 def _regular(keys: pa.Array, pairs: int, fields: Sequence[str]) -> list[pa.Array] | None:
-    """Values of keys that all have the same form; None if their names differ."""
+    """Values of keys that all have the same form; None if they have not, or their names differ."""
     flat = pc.split_pattern(keys, ",").flatten()
+    if not pc.all(pc.match_substring(flat, ":")).as_py():
+        return None
     columns = []
     for k in range(pairs):
         pair = flat.take(pa.array(np.arange(len(keys)) * pairs + k))
@@ -101,7 +103,7 @@ def _at_commas(key: str, fields: Sequence[str]) -> list[str | None]:
     if ":" not in key:
         return [key]
     found = []
-    for part in key.split(","):
+    for part in key.rstrip(",").split(","):
         name, colon, value = part.partition(":")
         if not colon:
             found.append(_restored_text(part))
@@ -116,14 +118,15 @@ def _spanning(key: str, fields: Sequence[str]) -> list[str | None]:
     found = []
     name, _, rest = key.partition(":")
     while True:
-        colon = rest.find(":")
-        comma = rest.rfind(",", 0, colon) if colon >= 0 else -1
-        value = rest if comma < 0 else rest[:comma]
+        # A value ends at the last comma before the first colon that has one before it.
+        first = rest.find(",")
+        colon = rest.find(":", first) if first >= 0 else -1
+        value = rest if colon < 0 else rest[: rest.rfind(",", 0, colon)]
         if not fields or name in fields:
             found.append(_restored_text(value))
-        if comma < 0:
+        if colon < 0:
             return found or [key]
-        name, rest = rest[comma + 1 : colon], rest[colon + 1 :]
+        name, rest = rest[len(value) + 1 : colon], rest[colon + 1 :]
 
 
 def _restored_text(value: str) -> str | None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.engine.write_result import WriteResult
-from tests.engine.keyed.java_hash import slow_bucket
 from tests.engine.keyed.model import Counts, Model, Place
 from tests.engine.keyed.tables import BUCKETS, FLAG, QuickTable, Shape, new_table, rows
+from tests.format.java_hash import slow_bucket
 
 KEYS = ("k0", "k1", "k2", "k3", "k4")
 PARTS = ("a", "b")
@@ -75,9 +75,7 @@ class History:
         result = self.table.delete(where=where, options=self.shape.options)
         self._deleted(result, chosen, there)
 
-    def _deleted(
-        self, result: WriteResult, places: list[Place], there: dict[Place, bool]
-    ) -> None:
+    def _deleted(self, result: WriteResult, places: list[Place], there: dict[Place, bool]) -> None:
         assert result.instant is not None
         rewritten = self.table.base_keys(result.instant)
         self._compare(result, self.model.delete(places, rewritten, there))

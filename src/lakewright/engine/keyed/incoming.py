@@ -11,7 +11,7 @@ row at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +29,15 @@ from lakewright.merge.pool import Hold, in_memory
 from lakewright.merge.protocol import Phase, RecordMerger
 from lakewright.merge.state import LogState
 
-__all__ = ["GLOBAL_KEY", "KEYED", "IncomingRows", "collect_deletes", "collect_incoming", "of_rows"]
+__all__ = [
+    "GLOBAL_KEY",
+    "KEYED",
+    "IncomingRows",
+    "codes_by_partition",
+    "collect_deletes",
+    "collect_incoming",
+    "of_rows",
+]
 
 KEYED = (RECORD_KEY, PARTITION_PATH)
 GLOBAL_KEY = "_lakewright_key"
@@ -147,6 +155,17 @@ def of_rows(state: LogState, merge: MergeConfig) -> IncomingRows:
         deleted,
         merge.ordering_fields,
     )
+
+
+def codes_by_partition(incoming: IncomingRows, codes: Int64s | None = None) -> Mapping[str, Int64s]:
+    """The numbers of keys by the partition they are for; of all keys unless told of which."""
+    partitions, partition_of = incoming.partition_codes()
+    chosen = np.arange(len(incoming)) if codes is None else codes
+    if len(partitions) == 1:
+        return {partitions[0]: chosen}
+    order = chosen[np.argsort(partition_of[chosen], kind="stable")]
+    cuts = np.searchsorted(partition_of[order], np.arange(len(partitions) + 1))
+    return {path: order[cuts[k] : cuts[k + 1]] for k, path in enumerate(partitions)}
 
 
 def _with_global_key(batch: pa.RecordBatch) -> pa.RecordBatch:

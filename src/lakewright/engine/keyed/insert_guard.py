@@ -1,43 +1,58 @@
 """The last look before a commit: whether others have added the same keys, or changed what was read.
 
 Hudi lets two writers insert the same new key, because new file groups never meet. Here the base
-files that were committed since the write looked at the table are asked for its new keys, under the
-lock: a hit is a conflict, and the write can be done again on the new state. Files that were asked
-once are not asked again.
+files that were committed since the write looked at the table are asked for the keys that it did not
+find, under the lock: a hit is a conflict, and the write can be done again on the new state. Deletes
+of keys that were not there ask as well; otherwise they would come before what they followed. Files
+that were asked once are not asked again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lakewright.engine.keyed.lookup import Hits, KeyLookup
+from lakewright.engine.write_job import Guard
 from lakewright.errors import WriteConflictError
 from lakewright.format.buckets import bucket_of_file
 from lakewright.format.file_names import BaseFileName, parse_data_file
-from lakewright.format.file_slices import BaseFile
+from lakewright.format.file_slices import BaseFile, FileGroupId
 from lakewright.format.instant import Instant
 from lakewright.format.key_spec import KeySpec
 from lakewright.format.records import CommitMetadata, load_commit_metadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.storage.base import Storage
-from lakewright.txn.conflict import completed_since
+from lakewright.txn.conflict import completed_since, groups_of_commit
 
-__all__ = ["BucketGuard", "InsertGuard", "ReadGuard"]
+__all__ = ["BucketGuard", "GroupGuard", "InsertGuard", "ReadGuard", "all_of"]
+
+
+def all_of(guards: Sequence[Guard | None]) -> Guard | None:
+    """One guard for several; None if there is none."""
+    there = [guard for guard in guards if guard is not None]
+    if not there:
+        return None
+
+    def check(timeline: Timeline) -> None:
+        for guard in there:
+            guard(timeline)
+
+    return check
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InsertGuard:
-    """Refuses a commit whose new keys are not new any more."""
+    """Refuses a commit whose keys are there although it did not find them."""
 
     storage: Storage
     properties: TableProperties
     basis: Timeline
-    inserted: Mapping[str | None, pa.Array]
-    """New record keys by partition; under None those that must be new in the whole table."""
+    absent: Mapping[str | None, pa.Array]
+    """Record keys by partition; under None those that are nowhere in the whole table."""
     spec: KeySpec | None = None
     """Forms the keys of tables that do not store them."""
     _asked: set[str] = field(default_factory=set)
@@ -48,7 +63,7 @@ class InsertGuard:
             if base.path in self._asked:
                 continue
             for scope in (base.partition, None):
-                keys = self.inserted.get(scope)
+                keys = self.absent.get(scope)
                 if keys is not None and len(keys):
                     self._refuse(instant, base, keys)
             self._asked.add(base.path)
@@ -66,8 +81,8 @@ class InsertGuard:
             return
         raise WriteConflictError(
             f"The write {instant.requested_time} added {len(hits.codes)} of the keys that this "
-            "write wanted to insert.",
-            hint="Nothing was published. Run the write again: it will update them.",
+            "write inserts or deletes.",
+            hint="Nothing was published. Run the write again: it will find them.",
             context={
                 "other": instant.requested_time,
                 "path": base.path,
@@ -107,14 +122,44 @@ class ReadGuard:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BucketGuard:
-    """Refuses a commit that would give a bucket a second file group."""
+class GroupGuard:
+    """Refuses a commit that depends on file groups which others have changed since."""
 
     storage: Storage
     properties: TableProperties
     basis: Timeline
-    created: Mapping[tuple[str, int], str]
-    """New file groups by partition and bucket."""
+    groups: frozenset[FileGroupId]
+
+    def __call__(self, timeline: Timeline) -> None:
+        """Compare what was read with what was committed since."""
+        for instant in completed_since(self.basis, timeline):
+            metadata = load_commit_metadata(self.storage, self.properties, instant)
+            changed = groups_of_commit(metadata) & self.groups
+            if changed:
+                first = min(changed)
+                raise WriteConflictError(
+                    f"The write {instant.requested_time} changed {len(changed)} of the file "
+                    "groups that this write has read.",
+                    hint="Nothing was published. Run the write again: it will read the new rows.",
+                    context={
+                        "other": instant.requested_time,
+                        "partition": first.partition,
+                        "file_id": first.file_id,
+                    },
+                    retryable=True,
+                )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BucketGuard:
+    """Refuses a commit if a bucket that was not there has got a file group of somebody else."""
+
+    storage: Storage
+    properties: TableProperties
+    basis: Timeline
+    absent: Mapping[tuple[str, int], str]
+    """What the file ids of new groups begin with, by partition and bucket; empty where the write
+    makes none, because it only deletes."""
 
     def __call__(self, timeline: Timeline) -> None:
         """Look at the file groups that were committed since."""
@@ -122,8 +167,8 @@ class BucketGuard:
             metadata = load_commit_metadata(self.storage, self.properties, instant)
             for stat in metadata.write_stats:
                 partition, file_id = stat.partition_path or "", stat.file_id or ""
-                mine = self.created.get((partition, bucket_of_file(file_id) or 0))
-                if mine is not None and not file_id.startswith(mine):
+                mine = self.absent.get((partition, bucket_of_file(file_id) or 0))
+                if mine is not None and not (mine and file_id.startswith(mine)):
                     raise WriteConflictError(
                         f"The write {instant.requested_time} has created the file group of the "
                         f"same bucket in partition {partition!r}.",

@@ -56,8 +56,6 @@ class Moves:
         lost = np.zeros(len(incoming), dtype=np.bool_)
         if not len(moved.codes) or self._newer_wins():
             return lost
-        numbers, _ = incoming.state.chosen()  # deletes by key bring no row, and always win
-        moved = moved.at(np.flatnonzero(numbers[moved.codes] >= 0))
         for number in np.unique(moved.files):
             codes = np.unique(moved.codes[moved.files == number])
             lost[codes] |= self._lost_in(incoming, codes, slices[int(number)])

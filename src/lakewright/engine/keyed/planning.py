@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from lakewright.engine.keyed.base_merge import MergeRules
 from lakewright.engine.keyed.group_work import GroupTarget
-from lakewright.engine.keyed.incoming import IncomingRows
+from lakewright.engine.keyed.incoming import IncomingRows, codes_by_partition
 from lakewright.engine.keyed.index_type import IndexType
-from lakewright.engine.keyed.insert_guard import BucketGuard, InsertGuard
+from lakewright.engine.keyed.insert_guard import BucketGuard, GroupGuard, InsertGuard, all_of
 from lakewright.engine.keyed.lookup import Hits
 from lakewright.engine.keyed.moves import Moves, moved_hits
 from lakewright.engine.keyed.placing import (
@@ -107,8 +107,10 @@ class KeyedPlanner:
             spec=None if job.snapshot.properties.populate_meta_fields else job.keys,
         )
         stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
+        unmoved: GroupGuard | None = None
         if index.is_global and job.options.moves_partition:
             stay, leaving, lost = self._moved(incoming, hits, files, view)
+            unmoved = self._group_guard(hits.at(np.flatnonzero(lost[hits.codes])), files)
         fresh = unfound(stay, gone | lost, partitions, partition_of)
         plans = job.plan_inserts(fresh.counts, view)
         slices = [group.slice_ for group in groups]
@@ -118,7 +120,7 @@ class KeyedPlanner:
         return KeyedPlan(
             [GroupWork(self._target(share, known), share) for share in shares],
             plans,
-            self._guard(incoming, fresh),
+            all_of([self._insert_guard(incoming, hits, fresh), unmoved]),
         )
 
     def _moved(
@@ -144,26 +146,39 @@ class KeyedPlanner:
         # A file of the row's own partition may have its key too, of a version that was deleted.
         return hits.at(np.flatnonzero(~moved & ~lost[hits.codes])), leaving, lost
 
-    def _guard(self, incoming: IncomingRows, fresh: Unfound) -> InsertGuard | None:
-        if not len(fresh.codes):
+    def _insert_guard(
+        self, incoming: IncomingRows, hits: Hits, fresh: Unfound
+    ) -> InsertGuard | None:
+        """Keys that are inserted, and deletes of keys that are nowhere."""
+        absent = np.ones(len(incoming), dtype=np.bool_)
+        absent[hits.codes] = False
+        absent[fresh.codes] = True
+        codes = np.flatnonzero(absent)
+        if not len(codes):
             return None
-        job = self.job
-        keys = incoming.keys.take(pa.array(fresh.codes))
-        inserted: dict[str | None, pa.Array] = {None: keys}
+        keys: dict[str | None, pa.Array] = {None: incoming.keys.take(pa.array(codes))}
         if not self.index.is_global:
-            cuts = np.cumsum([0, *fresh.counts.values()])
-            inserted = {
-                path: keys.slice(int(cuts[k]), count)
-                for k, (path, count) in enumerate(fresh.counts.items())
+            keys = {
+                path: incoming.keys.take(pa.array(some))
+                for path, some in codes_by_partition(incoming, codes).items()
             }
-        properties = job.snapshot.properties
+        job, properties = self.job, self.job.snapshot.properties
         return InsertGuard(
             job.access.storage,
             properties,
             job.snapshot.timeline,
-            inserted,
+            keys,
             None if properties.populate_meta_fields else job.keys,
         )
+
+    def _group_guard(self, lost: Hits, files: Sequence[BaseFile]) -> GroupGuard | None:
+        """File groups whose rows stay because they won."""
+        read = (files[n] for n in np.unique(lost.files))
+        groups = frozenset(FileGroupId(base.partition, base.file_id) for base in read)
+        snapshot = self.job.snapshot
+        if not groups:
+            return None
+        return GroupGuard(snapshot.storage, snapshot.properties, snapshot.timeline, groups)
 
     # ---- the bucket index ----------------------------------------------------------------------
 
@@ -184,17 +199,19 @@ class KeyedPlanner:
             int(n): (partitions[int(n // count)], int(n % count)) for n in np.unique(place_of)
         }
         there = np.isin(place_of, [n for n, place in wanted.items() if place in slices])
-        kept = np.flatnonzero(there | ~gone)
-        new = {
-            wanted[int(n)]: self._new_bucket(int(n % count))
-            for n in np.unique(place_of[~there & ~gone])
-        }
-        shares = shares_of_buckets(kept, partition_of, partitions, bucket_of, slices, new)
+        # Who does not block others leaves deletes to whatever comes before them in the end.
+        left_out = ~there & gone & (job.options.concurrency_mode != NON_BLOCKING)
+        absent = dict.fromkeys((place for place in wanted.values() if place not in slices), "")
+        for n in np.unique(place_of[~there & ~left_out]):
+            absent[wanted[int(n)]] = self._new_bucket(int(n % count))
+        shares = shares_of_buckets(
+            np.flatnonzero(~left_out), partition_of, partitions, bucket_of, slices, absent
+        )
         self._refuse_clustered(shares)
         work = [GroupWork(self._target(share, groups), share) for share in shares]
         snapshot = job.snapshot
-        guard = BucketGuard(job.access.storage, snapshot.properties, snapshot.timeline, new)
-        return KeyedPlan(work, guard=guard if new else None, rolls=False)
+        guard = BucketGuard(job.access.storage, snapshot.properties, snapshot.timeline, absent)
+        return KeyedPlan(work, guard=guard if absent else None, rolls=False)
 
     def _bucket_count(self) -> int:
         told = self.job.options.bucket_count

@@ -6,13 +6,13 @@ one list of work, so that many small partitions keep all threads busy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from lakewright.engine.keyed.incoming import IncomingRows
+from lakewright.engine.keyed.incoming import IncomingRows, codes_by_partition
 from lakewright.engine.keyed.lookup import Hits, KeyLookup
 from lakewright.engine.runner import Runner
 from lakewright.format.file_slices import BaseFile
@@ -62,7 +62,7 @@ def tag(
         everywhere = lookup(incoming.keys)
         questions = [_Question(everywhere, None, n, base) for n, base in enumerate(files)]
     else:
-        for partition, codes in _codes_by_partition(incoming).items():
+        for partition, codes in codes_by_partition(incoming).items():
             numbers = by_partition.get(partition)
             if numbers:
                 here = lookup(incoming.keys.take(pa.array(codes)))
@@ -70,12 +70,3 @@ def tag(
     questions = [q for q in questions if len(q.lookup)]
     questions.sort(key=lambda q: -q.base.size)
     return Hits.joined(list(runner.stream(questions, _Question.answer)))
-
-
-def _codes_by_partition(incoming: IncomingRows) -> Mapping[str, Int64s]:
-    partitions, partition_of = incoming.partition_codes()
-    if len(partitions) == 1:
-        return {partitions[0]: np.arange(len(incoming))}
-    order = np.argsort(partition_of, kind="stable")
-    cuts = np.searchsorted(partition_of[order], np.arange(len(partitions) + 1))
-    return {path: order[cuts[k] : cuts[k + 1]] for k, path in enumerate(partitions)}

@@ -11,7 +11,7 @@ scratch files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,18 +27,18 @@ from lakewright.engine.keyed.incoming import (
     collect_incoming,
 )
 from lakewright.engine.keyed.index_type import IndexType, index_type
+from lakewright.engine.keyed.insert_guard import all_of
 from lakewright.engine.keyed.placing import GroupShare
 from lakewright.engine.keyed.planning import GroupWork, KeyedPlan, KeyedPlanner
 from lakewright.engine.row_source import RowSource
 from lakewright.engine.runner import Runner, ThreadRunner
 from lakewright.engine.write_context import WriteToken
-from lakewright.engine.write_job import NON_BLOCKING, BegunWrite, Guard, WriteJob, holds_buckets
+from lakewright.engine.write_job import NON_BLOCKING, BegunWrite, WriteJob, holds_buckets
 from lakewright.engine.write_result import WriteResult
 from lakewright.errors import ConfigError, InputError
 from lakewright.format.records import WriteStat
 from lakewright.format.row_keys import RowKeys
 from lakewright.format.table_schema import META_COLUMNS
-from lakewright.format.timeline import Timeline
 from lakewright.merge.columns import Bools, Int64s
 from lakewright.merge.commit_time import CommitTimeMerger
 from lakewright.merge.deletes import DeleteRule
@@ -154,7 +154,7 @@ class KeyedWriter:
         plan = planner.plan(incoming, gone, self._runner())
         if self.columns is not None:
             self._refuse_hollow_inserts(plan)
-        guarded = replace(job, guard=_all(job.guard, plan.guard))
+        guarded = replace(job, guard=all_of([job.guard, plan.guard]))
         profile = job.profile(plan.plans, [_announced(work.share) for work in plan.work])
         with guarded.begun(profile) as begun:
             stats = self._written(begun, rules, incoming, gone, plan)
@@ -299,16 +299,3 @@ def _announced(share: GroupShare) -> WriteStat:
         num_inserts=len(share.inserts),
         num_update_writes=len(share.updates) + len(share.removals),
     )
-
-
-def _all(*guards: Guard | None) -> Guard | None:
-    """One guard for several."""
-    there: Sequence[Guard] = [guard for guard in guards if guard is not None]
-    if not there:
-        return None
-
-    def check(timeline: Timeline) -> None:
-        for guard in there:
-            guard(timeline)
-
-    return check

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+SPECIAL: dict[str, str | None] = {"__null__": None, "__empty__": ""}
+
 
 def _wrapped(number: int) -> int:
     number &= 0xFFFFFFFF
@@ -27,24 +29,32 @@ def list_hash(values: Sequence[str | None]) -> int:
     return code
 
 
-def index_values(
-    key: str, fields: Sequence[str], *, spans: bool = True
-) -> list[str | None]:
-    """The values of the index fields in a record key; `spans`: values may have commas."""
+def index_values(key: str, fields: Sequence[str], *, spans: bool) -> list[str | None]:
+    """The values of the index fields in a record key; `spans`: values may have separators."""
     if ":" not in key or (spans and "," not in key):
         return [key]
-    pairs: list[tuple[str | None, str]] = []
-    for part in key.split(","):
-        name, colon, value = part.partition(":")
-        if colon:
-            pairs.append((name, value))
-        elif spans and pairs:
-            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{part}")
+    kept: list[str] = []
+    if not spans:
+        parts = key.split(",")
+        while not parts[-1]:
+            parts.pop()
+        for part in parts:
+            name, colon, value = part.partition(":")
+            if not colon or name in fields:
+                kept.append(value if colon else part)
+        return [SPECIAL.get(value, value) for value in kept]
+    name, *pieces = key.split(":")
+    said = ""
+    for number, piece in enumerate(pieces):
+        before, comma, following = piece.rpartition(",")
+        last = number == len(pieces) - 1
+        said += piece if last or not comma else before
+        if last or comma:
+            kept += [said] if name in fields else []
+            name, said = following, ""
         else:
-            pairs.append((None, part))
-    kept = [value for name, value in pairs if name is None or name in fields]
-    special: dict[str, str | None] = {"__null__": None, "__empty__": ""}
-    return [special.get(value, value) for value in kept]
+            said += ":"
+    return [SPECIAL.get(value, value) for value in kept] or [key]
 
 
 def slow_bucket(key: str, fields: Sequence[str], count: int, *, spans: bool = True) -> int:
