@@ -8,7 +8,8 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
-	interop-kills interop-locks sim bench bench-spark bench-writing bench-keyed lock clean
+	interop-kills interop-locks interop-upserts interop-writers sim bench bench-spark \
+	bench-writing bench-keyed lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,6 +60,7 @@ interop-env: setup java ## The environment and the jars of real Hudi
 interop: interop-env ## Prove agreement with real Hudi, reading and writing; write docs/compatibility*.md
 	$(BIN)/python -m interop.run $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m interop.written)
+	$(if $(ARGS),,$(BIN)/python -m interop.keyed)
 
 interop-smoke: interop-env ## A dozen tables of the interop corpus, for continuous integration
 	$(BIN)/python -m interop.run --only 'v6_mor_pending_compaction_*' 'v6_mor_deletes_*' 'v8_mor_updates_*' 'v8_mor_partial_update*' 'v9_mor_compaction_*' 'v9_cow_overwrites_*'
@@ -80,6 +82,12 @@ interop-spark: setup java ## Compare Spark with a scan on every table at hand, o
 
 interop-writes: interop-env ## Take tables through every write; real Hudi reads and goes on after each
 	$(BIN)/python -m interop.written $(ARGS)
+
+interop-upserts: interop-env ## Upsert and delete by every index; real Hudi reads and goes on after each
+	$(BIN)/python -m interop.keyed $(ARGS)
+
+interop-writers: interop-env ## Several writers, ours and Hudi, upsert and delete overlapping keys at once
+	$(BIN)/python -m interop.keyed_writers $(ARGS)
 
 interop-kills: interop-env ## Kill writers at every phase; the next reader and writer must be right
 	$(BIN)/python -m interop.kill_writes $(ARGS)

@@ -56,14 +56,6 @@ def _of_partition(name: str, _: KeyedTable, ours: pa.Table) -> pa.Table:
     return OF_PARTITIONS[name](ours)
 
 
-def _without_struck(table: KeyedTable, ours: pa.Table) -> pa.Table:
-    """Without rows that were deleted in a log and came again."""
-    names = list(dict.fromkeys((*table.case.partition_fields, *table.case.key_fields)))
-    gone = {tuple(row[name] for name in names) for row in table.model.struck()}
-    keys = zip(*(ours[name].to_pylist() for name in names), strict=True)
-    return ours.filter(pa.array([key not in gone for key in keys], pa.bool_()))
-
-
 def _latest(table: KeyedTable, _: pa.Table) -> pa.Table:
     """The columns of the rows that came last, whatever their ordering values."""
     return table.columns.arrow(table.model.latest())
@@ -71,7 +63,6 @@ def _latest(table: KeyedTable, _: pa.Table) -> pa.Table:
 
 Explained = Callable[[KeyedTable, pa.Table], pa.Table]
 EXPLAINED: Mapping[str, Explained] = {
-    "deleted-for-good": _without_struck,
     "latest-in-a-log": _latest,
     **{name: partial(_of_partition, name) for name in OF_PARTITIONS},
 }

@@ -42,6 +42,11 @@ class KeyedCase(WrittenCase):
         return self.index.startswith("GLOBAL")
 
     @property
+    def fails_on_risen(self) -> bool:
+        """Whether Hudi of the table's version fails on keys that come again behind a deletion."""
+        return self.version == 8 and self.type == "mor" and self.merge == "event"
+
+    @property
     def occ(self) -> bool:
         """Whether Hudi writes with a lock, or as the only writer."""
         return self.keys in ("simple", "timestamp")

@@ -188,11 +188,6 @@ class Model:
         seen = (self._seen(stored) for stored in self.held.values())
         return [row for row in seen if row is not None]
 
-    def struck(self) -> list[Row]:
-        """Rows that are seen although a deletion without an ordering value is in their log."""
-        seen = (self._seen(stored) for stored in self.held.values() if stored.struck)
-        return [row for row in seen if row is not None]
-
     def latest(self) -> list[Row]:
         """What a reader sees that takes the last version in every log."""
         seen = (stored.last or stored.base for stored in self.held.values())

@@ -2,7 +2,7 @@
 
 Hudi inserts without pause, with optimistic concurrency control; we append without pause. Most rows
 of each go to partitions of its own, some of ours into files that Hudi is filling too, so that one
-of both loses: it is counted and its rows are written again. Neither may commit inside the other's
+of both may lose: it is counted and its rows are written again. Neither may commit inside the other's
 critical section, as `interop.lock_watch` sees it from outside and from inside, and in the end
 lakewright and Hudi must read exactly the rows of all commits.
 """
@@ -132,6 +132,7 @@ class OurWriter:
     lock: WatchedLock
     findings: Findings
     instants: list[str] = field(default_factory=list)
+    attempts: int = 0
 
     @property
     def committed(self) -> int:
@@ -141,7 +142,8 @@ class OurWriter:
     def write(self) -> None:
         """Append the next rows, or those that lost against Hudi's."""
         g = self.committed + 1
-        regions = ("l0", "r0") if g % SHARED_EVERY == 0 else ("l0", "l1")
+        self.attempts += 1
+        regions = ("l0", "r0") if self.attempts % SHARED_EVERY == 0 else ("l0", "l1")
         new = pa.Table.from_pylist(rows(OURS, g, regions), schema=SCHEMA)
         table = lw.Table.open(self.table, lock=self.lock)
         try:

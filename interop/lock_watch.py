@@ -23,13 +23,15 @@ from lakewright.runtime import Event
 from lakewright.txn.locks import Lease, LockHolder, LockProvider
 
 PAUSE_S = 0.002
+ABANDONED = "times lock.takeover.unfinished"
+"""Lock files that a JVM began and left empty; told also if there were none."""
 
 
 @dataclass
 class Findings:
     """What happened, and what should not have."""
 
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=lambda: Counter({ABANDONED: 0}))
     problems: list[str] = field(default_factory=list)
 
     def heard(self, event: Event) -> None:

@@ -1,8 +1,9 @@
 """A process that makes tables when told to: on Spark, without it, by Hudi, or a plain copy.
 
 `{"write": how, "sources": [...], "path": ..., "partition": field or null, "codec": name or null,
-"sort": mode}`; see `serving`. A request creates a table and bulk-inserts the rows of Parquet files
-into it; a codec of null leaves the choice to the writer.
+"sort": mode, "computed": bool}`; see `serving`. A request creates a table and bulk-inserts the rows
+of Parquet files into it; a codec of null leaves the choice to the writer. On Spark the rows are a
+bare scan of the files, or, computed, a frame that has to look at each of them and keeps them all.
 """
 
 from __future__ import annotations
@@ -44,11 +45,17 @@ def choices(asked: dict[str, Any]) -> dict[str, Any]:
     return {"name": NAME, "key": [KEY], "ordering": [ORDERING], "partition": partition}
 
 
+def frame(spark: Callable[[], Any], asked: dict[str, Any]) -> Any:
+    """The rows on Spark, for ours and for Hudi."""
+    rows = spark().read.parquet(*asked["sources"])
+    return rows.where(f"length({KEY}) > 0") if asked["computed"] else rows
+
+
 def by_spark(spark: Callable[[], Any], asked: dict[str, Any]) -> None:
     """Ours on Spark."""
     from lakewright.spark import SparkTable
 
-    rows = spark().read.parquet(*asked["sources"])
+    rows = frame(spark, asked)
     table = SparkTable.create(spark(), asked["path"], schema=rows.schema, **choices(asked))
     table.bulk_insert(rows, options=options(asked))
 
@@ -79,7 +86,7 @@ def by_hudi(spark: Callable[[], Any], asked: dict[str, Any]) -> None:
             "hoodie.datasource.write.keygenerator.class": KEYGEN.format("Simple"),
             "hoodie.datasource.write.partitionpath.field": asked["partition"],
         }
-    writer = spark().read.parquet(*asked["sources"]).write.format("hudi").mode("append")
+    writer = frame(spark, asked).write.format("hudi").mode("append")
     writer.options(**HUDI, **keys, **options(asked)).save(asked["path"])
 
 

@@ -327,7 +327,7 @@ class Table:
                 partial=columns is not None,
             )
             chosen = None if columns is None else frozenset(job.schema.rows.source.names)
-            return replace(self._keyed(job), columns=chosen).upsert(source)
+            return replace(self.keyed_writer(job), columns=chosen).upsert(source)
 
         return self._retried(verb, rows, how)
 
@@ -358,12 +358,18 @@ class Table:
                 access, options, DELETE, None, validators=how.get("validators", ())
             )
             if where is not None:
-                return delete_where(job, where, self._keyed, self._options, self._registry)
-            return self._keyed(job).delete(key_batches(source, job))
+                return delete_where(job, where, self.keyed_writer, self._options, self._registry)
+            return self.keyed_writer(job).delete(key_batches(source, job))
 
         return self._retried(verb, keys, how)
 
-    def _keyed(self, job: WriteJob) -> KeyedWriter:
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the table is read where nothing else is said."""
+        return self._options
+
+    def keyed_writer(self, job: WriteJob) -> KeyedWriter:
+        """What writes the rows of a job by their keys, in this process."""
         return KeyedWriter(job, self._registry, self._options.thread_count)
 
     def _retried(

@@ -2,6 +2,7 @@
 
     python failing_writes.py MASTER FAILURE VERB FOLDER
 
+Verbs: `append`, `bulk_insert`, and `files`, a bulk insert of Parquet files that workers read.
 Failures: `task` (every task fails once, after it has published its file), `executor` (an executor
 is killed after a file was published), `late` (an executor is killed while a file is written; the
 worker below it lives on, and goes on only when the write is committed).
@@ -23,7 +24,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright import Table
-from lakewright.spark import SparkTable, session, write_verbs
+from lakewright.spark import SparkTable, parquet_source, session, write_verbs
 from lakewright.storage.resolve import StorageRef
 
 SETTINGS = {
@@ -36,6 +37,7 @@ SETTINGS = {
     "spark.network.timeout": "2h",
 }
 ROWS = 90
+FILES = "files"
 PATIENCE_S = 240
 
 
@@ -122,6 +124,16 @@ def rows(spark: SparkSession, first: int) -> DataFrame:
     return frame.selectExpr("concat('k', id) AS id", "concat('c', id % 3) AS city")
 
 
+def incoming(spark: SparkSession, verb: str, folder: str) -> DataFrame:
+    """More rows, as they come to a verb."""
+    made = rows(spark, ROWS)
+    if verb != FILES:
+        return made
+    parquet_source.TASK_BYTES_MIN = 1
+    made.write.parquet(f"{folder}/in")
+    return spark.read.parquet(f"{folder}/in")
+
+
 def main(master: str, failure: str, verb: str, folder: str) -> None:
     """Write soundly, then with failures; print what is there."""
     spark = session(
@@ -134,7 +146,8 @@ def main(master: str, failure: str, verb: str, folder: str) -> None:
     sound.bulk_insert(rows(spark, 0).coalesce(1))
     ref: Any = FailingRef(sound.uri, failure, folder)
     failing = SparkTable(spark, Table.open(sound.uri), ref)
-    done = getattr(failing, verb)(rows(spark, ROWS))
+    write = failing.bulk_insert if verb == FILES else getattr(failing, verb)
+    done = write(incoming(spark, verb, folder))
     late = None
     if failure == "late":
         Path(folder, "committed").touch()

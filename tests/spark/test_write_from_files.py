@@ -36,14 +36,6 @@ COLUMNS = "id string, city string, n long"
 Make = Callable[[SparkSession, Path], DataFrame]
 
 
-class Roads(list[str]):
-    """Hears of every write how its rows came."""
-
-    def __call__(self, event: Event) -> None:
-        if event.kind.startswith("write.input."):
-            self.append(event.kind)
-
-
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no file be too small to be divided."""
@@ -52,11 +44,16 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def listening(
     spark: SparkSession, path: Path, frame: DataFrame, **choices: Any
-) -> tuple[SparkTable, Roads]:
-    """A new table, and the roads of what is written to it."""
+) -> tuple[SparkTable, list[str]]:
+    """A new table, and how the rows of each write to it came."""
     new_table(spark, path, frame, **choices)
-    roads = Roads()
-    return SparkTable.open(spark, path, on_event=roads), roads
+    roads: list[str] = []
+
+    def hear(event: Event) -> None:
+        if event.kind.startswith("write.input."):
+            roads.append(event.kind)
+
+    return SparkTable.open(spark, path, on_event=hear), roads
 
 
 def stored(folder: Path, rows: pa.Table, *, number: int = 2, group: int = 7) -> Path:

@@ -39,12 +39,13 @@ from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan import Mode, Scan
 from lakewright.engine.scan_plan import ScanPlan
 from lakewright.engine.write_result import WriteResult
-from lakewright.errors import ConfigError
+from lakewright.errors import ConfigError, InputError
 from lakewright.expr import Expr
 from lakewright.format.own_files import storage_of_table
 from lakewright.merge.protocol import RecordMerger
 from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.spark.filters import column_of, spark_filter
+from lakewright.spark.keyed_verbs import KeyedWrites
 from lakewright.spark.location import jvm_root, literal_path
 from lakewright.spark.routing import Routing, requested_schema, route
 from lakewright.spark.schema import spark_schema
@@ -129,6 +130,7 @@ class SparkTable:
         self._ref = storage
         self._jvm_scan = jvm_scan
         self._writes = FrameWrites(table, storage, lock, sole_writer, on_event or ignore_events)
+        self._keyed = KeyedWrites(spark, self._writes)
 
     @classmethod
     def open(
@@ -236,21 +238,9 @@ class SparkTable:
         Name the columns and the filter here where you can: they reach the files of every slice,
         while Spark's own `select` and `filter` reach only those that the JVM scans.
         """
-        scan = self.table.scan(columns=columns, where=where, as_of=as_of, mode=mode, meta=meta)
-        root, routing = self._routed(scan)
-        frames = []
-        if routing.jvm:
-            paths = [
-                literal_path(f"{root}/{task.slice_.base.path}")
-                for task in routing.jvm
-                if task.slice_.base is not None
-            ]
-            frames.append(self._parquet(scan, paths))
-        if routing.workers:
-            frames.append(self._in_workers(scan_context(scan, self._ref), routing.workers))
-        if not frames:
-            return self._nothing(scan.schema)
-        return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+        return self._frame(
+            self.table.scan(columns=columns, where=where, as_of=as_of, mode=mode, meta=meta)
+        )
 
     def plan(
         self,
@@ -325,6 +315,48 @@ class SparkTable:
             return self._writes.write(OVERWRITE_TABLE, SparkWriter.overwrite_table, rows, how)
         return self._writes.write(OVERWRITE_PARTITIONS, SparkWriter.overwrite_partitions, rows, how)
 
+    def upsert(
+        self,
+        rows: DataFrame,
+        *,
+        columns: Sequence[str] | None = None,
+        **how: Unpack[WriteArguments],
+    ) -> WriteResult:
+        """Update the rows whose keys are in the table and insert the others.
+
+        Rows of one key, in the write and in the table, meet by the table's own rule of merging.
+        Rows that are marked as deleted (`_hoodie_is_deleted`) delete. With `columns` only these
+        are changed, and rows need no others besides those of the key, the partition and the order.
+
+        >>> st.upsert(df)                                                   # doctest: +SKIP
+        """
+        return self._keyed.upsert(rows, columns, how)
+
+    def delete(
+        self,
+        keys: DataFrame | None = None,
+        *,
+        where: str | Expr | None = None,
+        **how: Unpack[WriteArguments],
+    ) -> WriteResult:
+        """Delete rows by their keys, or those that pass a filter.
+
+        `keys` has the key columns and the partition columns, or `_hoodie_record_key` and
+        `_hoodie_partition_path`; other columns are not looked at. Keys that are not in the table
+        are counted as ignored.
+
+        >>> st.delete(old.select("id", "city"))                             # doctest: +SKIP
+        >>> st.delete(where="city = 'sf' and ts < 5")                       # doctest: +SKIP
+        """
+        if (keys is None) == (where is None):
+            raise InputError(
+                "A delete takes either keys or a filter.",
+                hint="Give a DataFrame with the key columns, or where=.",
+            )
+        if where is not None:
+            return self._keyed.delete_where(where, self._frame, how)
+        return self._keyed.delete(keys, how)
+
     def delete_partition(self, *partitions: str, **how: Unpack[WriteArguments]) -> WriteResult:
         """Delete all rows of partitions, named by their paths or by patterns with `*`."""
         return self.table.delete_partition(*partitions, **how)
@@ -356,6 +388,22 @@ class SparkTable:
             trigger=trigger,
             query_name=query_name,
         )
+
+    def _frame(self, scan: Scan) -> DataFrame:
+        root, routing = self._routed(scan)
+        frames = []
+        if routing.jvm:
+            paths = [
+                literal_path(f"{root}/{task.slice_.base.path}")
+                for task in routing.jvm
+                if task.slice_.base is not None
+            ]
+            frames.append(self._parquet(scan, paths))
+        if routing.workers:
+            frames.append(self._in_workers(scan_context(scan, self._ref), routing.workers))
+        if not frames:
+            return self._nothing(scan.schema)
+        return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
 
     def _nothing(self, schema: pa.Schema) -> DataFrame:
         return self.spark.createDataFrame([], spark_schema(schema))

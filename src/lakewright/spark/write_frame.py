@@ -30,7 +30,14 @@ from lakewright.format.key_spec import KeySpec
 from lakewright.format.table_schema import META_COLUMNS
 from lakewright.spark.key_columns import partition_path_column, record_key_column
 
-__all__ = ["KeyColumns", "as_sent", "incoming_frame", "key_columns", "sent_schema"]
+__all__ = [
+    "KeyColumns",
+    "as_sent",
+    "finite_frame",
+    "incoming_frame",
+    "key_columns",
+    "sent_schema",
+]
 
 _ATOMS: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -55,6 +62,11 @@ _ATOMS: dict[str, pa.DataType] = {
 
 def incoming_frame(rows: object) -> DataFrame:
     """The rows of a write without meta columns; `InputError` for what is not a finite frame."""
+    return finite_frame(rows).drop(*META_COLUMNS)
+
+
+def finite_frame(rows: object) -> DataFrame:
+    """What is given, if it is a DataFrame that has an end; otherwise `InputError`."""
     if not isinstance(rows, DataFrame):
         raise InputError(
             f"Rows cannot be taken from {type(rows).__name__} here.",
@@ -66,7 +78,7 @@ def incoming_frame(rows: object) -> DataFrame:
             "A stream has no end and cannot be written as one commit.",
             hint="Use write_stream(df, checkpoint=...), which commits batch after batch.",
         )
-    return rows.drop(*META_COLUMNS)
+    return rows
 
 
 def sent_schema(schema: StructType) -> pa.Schema:

@@ -12,9 +12,9 @@ DataFrame (a failing function of the user's, a lost cluster) is Spark's own exce
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -24,10 +24,17 @@ from lakewright.errors import ConfigError, FencedError
 from lakewright.format.records import WriteStat
 from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.spark.tasks import pack
-from lakewright.spark.write_tasks import Attempt, Outcome, WriteWork, attempt_packed, outcome_of
+from lakewright.spark.write_tasks import Attempt, Outcome, Work, attempt_packed, outcome_of
 from lakewright.txn.access import Access
 
-__all__ = ["refuse_speculation", "run_tasks", "watched"]
+__all__ = [
+    "arrow_batches",
+    "attempt_here",
+    "attempts",
+    "refuse_speculation",
+    "run_tasks",
+    "watched",
+]
 
 Answer = TypeVar("Answer")
 
@@ -56,52 +63,79 @@ def refuse_speculation(spark: SparkSession) -> None:
         )
 
 
-def run_tasks(access: Access, frame: DataFrame, work: WriteWork) -> list[WriteStat]:
-    """Write the rows of a frame; what was written, in a fixed order."""
-    shared, attempts = pack(work), _attempts(frame.sparkSession.sparkContext)
+def run_tasks(
+    access: Access,
+    frame: DataFrame,
+    work: Work,
+    *,
+    batch_rows: int | None = None,
+    sent: Sequence[bytes] | None = None,
+) -> list[WriteStat]:
+    """Write the rows of a frame; what was written, in a fixed order.
+
+    `batch_rows` are sent to a worker at once. With `sent` the frame is there for its tasks only,
+    and what each of them works on is its own piece.
+    """
+    context = frame.sparkSession.sparkContext
+    shared, tries = pack(work), attempts(context)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None
-        attempt = Attempt(
-            context.partitionId(),
-            context.stageId(),
-            context.taskAttemptId(),
-            context.attemptNumber() + 1 >= attempts,
-        )
-        packed = attempt_packed(shared, batches, attempt)
+        attempt = attempt_here(tries)
+        given = batches if sent is None else _own(batches, sent[attempt.task])
+        packed = attempt_packed(shared, given, attempt)
         yield pa.RecordBatch.from_pydict({"outcome": pa.array([packed], pa.binary())})
 
-    told = frame.mapInArrow(task, OUTCOME_SCHEMA)
-    with _large_batches(frame):
-        rows = watched(access, frame.sparkSession.sparkContext, told.collect)
+    with arrow_batches(frame, batch_rows):
+        told = frame.mapInArrow(task, OUTCOME_SCHEMA)
+        rows = watched(access, context, told.collect)
     outcomes = [outcome_of(bytes(row[0]), access.storage.read) for row in rows]
     _raise_first(outcomes)
     stats = [stat for outcome in outcomes for stat in outcome.stats]
     return sorted(stats, key=lambda stat: (stat.partition_path or "", stat.file_id or ""))
 
 
+def attempt_here(attempts: int) -> Attempt:
+    """The attempt that this worker makes; Spark gives up after so many `attempts`."""
+    context = TaskContext.get()
+    assert context is not None
+    return Attempt(
+        context.partitionId(),
+        context.stageId(),
+        context.taskAttemptId(),
+        context.attemptNumber() + 1 >= attempts,
+    )
+
+
+def _own(batches: Iterable[pa.RecordBatch], piece: bytes) -> Iterator[Any]:
+    for _ in batches:
+        pass  # of a frame that is there for its tasks only
+    yield piece
+
+
 @contextmanager
-def _large_batches(frame: DataFrame) -> Iterator[None]:
-    """Let Spark send more rows at once, and count their bytes by rows; settings of the user win.
+def arrow_batches(frame: DataFrame, rows: int | None = None) -> Iterator[None]:
+    """Let Spark send so many rows at once, or more than it would; settings of the user win unless
+    a number is told.
 
     A batch costs a worker the same whether it is small or large. Spark 4 measures a batch after
     each row unless there is no limit, which costs more than filling it.
     """
     spark = frame.sparkSession
     width = max(1, frame._jdf.schema().defaultSize())  # noqa: SLF001 - Spark's own guess
-    rows = max(BATCH_ROWS_MIN, min(BATCH_ROWS_MAX, BATCH_BYTES // width))
+    many = max(BATCH_ROWS_MIN, min(BATCH_ROWS_MAX, BATCH_BYTES // width))
     known = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - tells what was set
-    wanted = {BATCH_ROWS_KEY: str(rows), BATCH_BYTES_KEY: str(NO_LIMIT)}
-    ours = {key: value for key, value in wanted.items() if not known.contains(key)}
+    wanted = {BATCH_ROWS_KEY: str(rows or many), BATCH_BYTES_KEY: str(NO_LIMIT)}
+    before = {key: spark.conf.get(key) if known.contains(key) else None for key in wanted}
+    ours = {key: value for key, value in wanted.items() if rows or before[key] is None}
     for key, value in ours.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
         for key, value in ours.items():
+            was = before[key]
             if spark.conf.get(key, None) == value:
-                spark.conf.unset(key)
+                spark.conf.unset(key) if was is None else spark.conf.set(key, was)
 
 
 def watched(access: Access, context: SparkContext, job: Callable[[], Answer]) -> Answer:
@@ -137,7 +171,7 @@ def _raise_first(outcomes: list[Outcome]) -> None:
         raise errors[0]
 
 
-def _attempts(context: SparkContext) -> int:
+def attempts(context: SparkContext) -> int:
     """How often Spark tries a task before it gives up."""
     master = context.master or ""
     local = re.fullmatch(r"local(\[[^,]*(,\s*(\d+)\s*)?\])?", master)

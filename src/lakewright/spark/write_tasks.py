@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -49,6 +50,7 @@ __all__ = [
     "NewGroups",
     "Outcome",
     "Places",
+    "Work",
     "WriteWork",
     "attempt_packed",
     "outcome_of",
@@ -78,6 +80,24 @@ class Attempt:
         return WriteToken(self.task, self.stage, self.attempt)
 
 
+class Work(Protocol):
+    """What all tasks of one write share."""
+
+    @property
+    def storage(self) -> StorageRef:
+        """The table's."""
+        ...
+
+    @property
+    def context(self) -> WriteContext:
+        """What their files have in common."""
+        ...
+
+    def write(self, storage: Storage, batches: Iterable[Any], token: WriteToken) -> list[WriteStat]:
+        """Write what one task was sent."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class NewGroups:
     """Rows become new file groups, in the order that is asked for within the task."""
@@ -96,7 +116,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class WriteWork:
-    """What all tasks of one write share."""
+    """The work of writes that put rows where there is room."""
 
     storage: StorageRef
     context: WriteContext
@@ -224,7 +244,7 @@ class Outcome:
     error: LakewrightError | None = None
 
 
-def attempt_packed(work: bytes, batches: Iterable[pa.RecordBatch], attempt: Attempt) -> bytes:
+def attempt_packed(work: bytes, batches: Iterable[Any], attempt: Attempt) -> bytes:
     """Do one task; what became of it, packed for its way to the driver."""
     shared, storage = _opened(work)
     try:
@@ -253,8 +273,8 @@ def outcome_of(packed: bytes, read: Callable[[str], bytes]) -> Outcome:
 
 
 @lru_cache(maxsize=CONTEXTS_KEPT)
-def _opened(work: bytes) -> tuple[WriteWork, Storage]:
-    shared: WriteWork = pickle.loads(work)  # noqa: S301 - made by `pack`
+def _opened(work: bytes) -> tuple[Work, Storage]:
+    shared: Work = pickle.loads(work)  # noqa: S301 - made by `pack`
     return shared, shared.storage.open()
 
 

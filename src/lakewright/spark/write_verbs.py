@@ -25,6 +25,7 @@ from lakewright.engine.operations import Operation
 from lakewright.engine.row_source import RowSource
 from lakewright.engine.sizing import InsertPlan
 from lakewright.engine.write_job import BegunWrite, WriteJob
+from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
 from lakewright.errors import InputError
 from lakewright.format.records import WriteStat
@@ -41,6 +42,7 @@ from lakewright.spark.write_run import refuse_speculation, run_tasks, watched
 from lakewright.spark.write_tasks import NewGroups, Places, WriteWork
 from lakewright.storage.resolve import StorageRef
 from lakewright.table import Table, WriteArguments
+from lakewright.txn.access import Access
 
 __all__ = ["FrameWrites", "SparkWriter", "Verb"]
 
@@ -209,14 +211,7 @@ class FrameWrites:
         with _opened(rows) as frame:
             refuse_speculation(frame.rows.sparkSession)
             options = self.table.write_options(how)
-            access = open_access(
-                self.ref.open(),
-                options,
-                lock=self.lock,
-                sole_writer=self.sole_writer,
-                cancel=how.get("cancel", NEVER_CANCELLED),
-                on_event=self.on_event,
-            )
+            access = self.access(options, how)
 
             def run(writer: ArrowWriter, source: RowSource) -> WriteResult:
                 job = replace(writer.job, extra=dict(extra or {}), guard=guard)
@@ -231,6 +226,17 @@ class FrameWrites:
                 retries=how.get("retries", options.conflict_retries),
                 validators=how.get("validators", ()),
             )
+
+    def access(self, options: WriteOptions, how: WriteArguments) -> Access:
+        """The means to write the table."""
+        return open_access(
+            self.ref.open(),
+            options,
+            lock=self.lock,
+            sole_writer=self.sole_writer,
+            cancel=how.get("cancel", NEVER_CANCELLED),
+            on_event=self.on_event,
+        )
 
 
 @contextmanager

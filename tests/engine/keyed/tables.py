@@ -115,6 +115,7 @@ class QuickTable(lw.Table):
         return open_access(
             self._storage,
             options,
+            sole_writer=self._sole_writer,
             clock=self.clock,
             random=self._random,
             spawner=NeverRuns(),

@@ -189,7 +189,10 @@ def test_a_delete_by_filter_conflicts_with_changes_of_the_partitions_it_read(sha
     table.upsert(rows(shape, [("k", "a", 1, 1), ("l", "b", 1, 1)]), options=shape.options)
     everywhere = prepared_where(table, shape, "ts < 5")
     here = prepared_where(table, shape, "p = 'a' and ts < 5")
+    nowhere_yet = prepared_where(table, shape, "p = 'c'")
     table.upsert(rows(shape, [("m", "b", 1, 1)]), options=shape.options)
     refused(everywhere, "has read")
+    table.upsert(rows(shape, [("n", "c", 1, 1)]), options=shape.options)
+    refused(nowhere_yet, "has read")
     assert here().deleted == 1
-    assert ids(table) == ["l", "m"]
+    assert ids(table) == ["l", "m", "n"]

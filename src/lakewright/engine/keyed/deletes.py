@@ -7,17 +7,17 @@ it from one snapshot, and conflicts with every change to the partitions it has r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 
 from lakewright.engine.keyed.incoming import KEYED
 from lakewright.engine.keyed.insert_guard import ReadGuard
-from lakewright.engine.keyed.writer import KeyedWriter
+from lakewright.engine.keyed.writer import KeyedWriter, refuse_generated_keys
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.row_source import RowSource
-from lakewright.engine.scan import make_scan
+from lakewright.engine.scan import Scan, make_scan
 from lakewright.engine.scan_plan import partition_may_match
 from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_result import WriteResult
@@ -28,7 +28,7 @@ from lakewright.format.incoming_types import exact_cast
 from lakewright.format.row_keys import PARTITION_PATH, RECORD_KEY, RowKeys
 from lakewright.merge.registry import MergerRegistry
 
-__all__ = ["delete_where", "key_batches"]
+__all__ = ["delete_where", "key_batches", "key_columns"]
 
 
 def key_batches(source: RowSource, job: WriteJob) -> Iterator[pa.RecordBatch]:
@@ -38,8 +38,9 @@ def key_batches(source: RowSource, job: WriteJob) -> Iterator[pa.RecordBatch]:
     if RECORD_KEY in given.names:
         yield from _stored_keys(source, job)
         return
+    refuse_generated_keys(job)
     table = job.schema.rows.schema
-    wanted = _key_columns(job)
+    wanted = key_columns(job)
     lacking = [name for name in wanted if name not in given.names]
     if lacking:
         raise InputError(
@@ -61,12 +62,13 @@ def delete_where(
     writer: Callable[[WriteJob], KeyedWriter],
     options: ReadOptions,
     registry: MergerRegistry,
+    read: Callable[[Scan], Iterable[pa.RecordBatch]] = Scan.to_batches,
 ) -> WriteResult:
-    """Delete the rows of the job's snapshot that pass a filter."""
+    """Delete the rows of the job's snapshot that pass a filter; `read` gives their keys."""
     stored = job.snapshot.properties.populate_meta_fields
     scan = make_scan(
         job.snapshot,
-        columns=list(KEYED) if stored else _key_columns(job),
+        columns=list(KEYED) if stored else key_columns(job),
         where=where,
         mode="snapshot",
         meta=True,
@@ -75,23 +77,20 @@ def delete_where(
         registry=registry,
         on_event=job.access.on_event,
     )
-    partitions = job.snapshot.opened.listing.partitions()
-    read = [p for p in partitions if partition_may_match(p, job.snapshot, scan.where)]
-    everything = len(read) == len(partitions)
     guard = ReadGuard(
         job.access.storage,
         job.snapshot.properties,
         job.snapshot.timeline,
-        None if everything else frozenset(read),
+        lambda partition: partition_may_match(partition, job.snapshot, scan.where),
     )
-    found = scan.to_batches()
+    found = read(scan)
     if not stored:
         keys = RowKeys(job.keys, instant="")
         found = (keys.add_to(batch).select(KEYED) for batch in found)
     return writer(replace(job, guard=guard)).delete(found)
 
 
-def _key_columns(job: WriteJob) -> list[str]:
+def key_columns(job: WriteJob) -> list[str]:
     """Top-level columns that keys and paths are formed from."""
     fields = [*job.keys.record_key_fields, *(f.name for f in job.keys.partition_fields)]
     return list(dict.fromkeys(name.partition(".")[0] for name in fields))

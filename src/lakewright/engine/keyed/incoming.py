@@ -94,8 +94,9 @@ def collect_incoming(
     """Reduce keyed rows of `schema` to one version per key.
 
     `within_partition`: the same record key in two partitions means two rows. Without `combine` a
-    key that comes twice is an `InputError`. `columns`: those that the rows really bring along,
-    where a write is partial.
+    key that comes twice is an `InputError`, and so is a row without an ordering value where the
+    table has an ordering field. `columns`: those that the rows really bring along, where a write
+    is partial.
     """
     held = schema.append(pa.field(GLOBAL_KEY, pa.string())) if within_partition else schema
     key = GLOBAL_KEY if within_partition else RECORD_KEY
@@ -103,6 +104,8 @@ def collect_incoming(
     versions = LogVersions(context, merger, hold=hold)
     count = 0
     for batch in batches:
+        if columns is None:
+            _refuse_unordered(batch, merge.ordering_fields)
         rows = _with_global_key(batch) if within_partition else batch
         versions.add_rows(rows, columns=columns and columns | set(KEYED) | {GLOBAL_KEY})
         count += batch.num_rows
@@ -180,6 +183,19 @@ def _split(both: pa.Array) -> tuple[pa.Array, pa.Array]:
     flat = parts.flatten()
     every = np.arange(len(both)) * 2
     return flat.take(pa.array(every)).dictionary_encode(), flat.take(pa.array(every + 1))
+
+
+def _refuse_unordered(batch: pa.RecordBatch, fields: tuple[str, ...]) -> None:
+    """Rows that nobody could put in order: Hudi's writers refuse them as well."""
+    for path, values in zip(fields, ordering_values(batch, fields), strict=True):
+        if values.null_count and not pa.types.is_null(values.type):
+            keys = batch.column(RECORD_KEY).filter(values.is_null())
+            raise InputError(
+                f"The ordering field {path} has no value in {values.null_count} of "
+                f"{batch.num_rows} rows.",
+                hint="Fill it or leave such rows out; nothing was written.",
+                context={"field": path, "sample": keys[:_SAMPLE].to_pylist()},
+            )
 
 
 def _repeated(state: LogState, count: int) -> InputError:

@@ -9,7 +9,7 @@ that were asked once are not asked again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -99,8 +99,8 @@ class ReadGuard:
     storage: Storage
     properties: TableProperties
     basis: Timeline
-    partitions: frozenset[str] | None
-    """Partitions that were read; None is all."""
+    reads: Callable[[str], bool]
+    """Whether rows of a partition were asked for, also if it was not there."""
 
     def __call__(self, timeline: Timeline) -> None:
         """Compare what was read with what was committed since."""
@@ -110,7 +110,7 @@ class ReadGuard:
                 *(stat.partition_path or "" for stat in metadata.write_stats),
                 *(metadata.partition_to_replace_file_ids or {}),
             }
-            changed = touched if self.partitions is None else touched & self.partitions
+            changed = {partition for partition in touched if self.reads(partition)}
             if changed:
                 raise WriteConflictError(
                     f"The write {instant.requested_time} changed partition {min(changed)!r}, which "

@@ -3,7 +3,7 @@
 The name follows the table version: the slice's base instant and the next free version, or the
 writing instant and version one. The file is published as every data file is (`txn/publishing`), so
 that what a failed attempt leaves is found by its marker. Rows come stamped with their meta columns;
-the data block comes before the delete block.
+data blocks come before delete blocks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lakewright.engine.meta_columns import Stamp, plain
@@ -96,10 +97,33 @@ def _blocks(
         rows = plain(stamp.new(entries.rows, first_row), context.schema).select(schema.names)
         positions = entries.positions if context.log.positions else None
         yield from writer.rows(rows, positions, max_bytes=context.log.max_block_bytes)
-    if entries.deleted_keys is not None and len(entries.deleted_keys):
-        paths = pa.repeat(pa.scalar(partition, pa.string()), len(entries.deleted_keys))
-        positions = entries.delete_positions if context.log.positions else None
-        yield writer.deletes(entries.deleted_keys, paths, entries.delete_ordering, positions)
+    for keys, ordering, positions in _delete_blocks(entries):
+        paths = pa.repeat(pa.scalar(partition, pa.string()), len(keys))
+        yield writer.deletes(keys, paths, ordering, positions if context.log.positions else None)
+
+
+def _delete_blocks(
+    entries: LogEntries,
+) -> Iterator[tuple[pa.Array, pa.Array | None, BlockPositions | None]]:
+    """Keys, ordering values and positions of each block of deletes.
+
+    Deletes with and without ordering values come apart: not every reader takes both in one block.
+    """
+    keys, ordering, positions = (
+        entries.deleted_keys,
+        entries.delete_ordering,
+        entries.delete_positions,
+    )
+    if keys is None or not len(keys):
+        return
+    if ordering is None or ordering.null_count in (0, len(ordering)):
+        yield keys, ordering, positions
+        return
+    valid = ordering.is_valid().to_numpy(zero_copy_only=False)
+    for places in (np.flatnonzero(valid), np.flatnonzero(~valid)):
+        at = pa.array(places)
+        some = positions and BlockPositions(positions.base_instant, positions.positions[places])
+        yield keys.take(at), ordering.take(at), some
 
 
 def _published(

@@ -54,27 +54,30 @@ class Moves:
     def losers(self, incoming: IncomingRows, moved: Hits, slices: Mapping[int, FileSlice]) -> Bools:
         """Keys of the write whose stored version stays; `slices` are those to read, by file."""
         lost = np.zeros(len(incoming), dtype=np.bool_)
-        if not len(moved.codes) or self._newer_wins():
+        if not len(moved.codes) or self.newer_wins():
             return lost
         for number in np.unique(moved.files):
             codes = np.unique(moved.codes[moved.files == number])
-            lost[codes] |= self._lost_in(incoming, codes, slices[int(number)])
+            lost[codes] |= self.lost_in(incoming.rows(codes), slices[int(number)])
         return lost
 
-    def _newer_wins(self) -> bool:
+    def newer_wins(self) -> bool:
+        """Whether the row of the write wins in any case."""
         promise = getattr(self.rules.merger, "log_order", None)
         context = self.rules.context(self.schema, Phase.BASE, key_column=RECORD_KEY)
         return callable(promise) and promise(context) is LogOrder.LATEST
 
-    def _lost_in(self, incoming: IncomingRows, codes: np.ndarray, slice_: FileSlice) -> Bools:
+    def lost_in(self, incoming: pa.RecordBatch, slice_: FileSlice) -> Bools:
+        """Which rows of a write, one of each key, lose against what a slice has."""
         versions = LogVersions(
             self.rules.context(self.schema, Phase.LOG, key_column=RECORD_KEY), self.rules.merger
         )
-        versions.add_rows(incoming.rows(codes))
+        versions.add_rows(incoming)
         state = versions.finish()
-        lost = np.zeros(len(codes), dtype=np.bool_)
-        stored = self.snapshot.schema.arrow
-        reader = SliceReader(self.snapshot, tuple(stored.names), None, ReadOptions(), self.registry)
+        lost = np.zeros(incoming.num_rows, dtype=np.bool_)
+        known = self.schema.names
+        columns = tuple(name for name in self.snapshot.schema.arrow.names if name in known)
+        reader = SliceReader(self.snapshot, columns, None, ReadOptions(), self.registry)
         for batch in reader.read(ScanTask(slice_)):
             found = state.locate(batch.column(RECORD_KEY), every=True)
             at = np.flatnonzero(found >= 0)

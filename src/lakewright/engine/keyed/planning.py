@@ -33,6 +33,7 @@ from lakewright.engine.write_job import NON_BLOCKING, Guard, WriteJob
 from lakewright.errors import ConflictError, OptionError
 from lakewright.format.buckets import FIXED_TAIL, bucket_of_file, bucket_prefix, buckets
 from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, FileSystemView
+from lakewright.format.key_spec import KeySpec
 from lakewright.merge.columns import Bools
 from lakewright.merge.registry import MergerRegistry
 
@@ -97,15 +98,7 @@ class KeyedPlanner:
         view = job.view(None if index.is_global else partitions)
         groups = [group for group in _newest(view).values() if group.base is not None]
         files = [group.base for group in groups if group.base is not None]
-        hits = tag(
-            job.access.storage,
-            incoming,
-            files,
-            runner=runner,
-            within_partition=not index.is_global,
-            filters=index.uses_filters,
-            spec=None if job.snapshot.properties.populate_meta_fields else job.keys,
-        )
+        hits = self._hits(incoming, files, runner)
         stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
         unmoved: GroupGuard | None = None
         if index.is_global and job.options.moves_partition:
@@ -122,6 +115,25 @@ class KeyedPlanner:
             plans,
             all_of([self._insert_guard(incoming, hits, fresh), unmoved]),
         )
+
+    def _hits(self, incoming: IncomingRows, files: Sequence[BaseFile], runner: Runner) -> Hits:
+        """Where the keys are; another engine looks in its own way."""
+        job, index = self.job, self.index
+        return tag(
+            job.access.storage,
+            incoming,
+            files,
+            runner=runner,
+            within_partition=not index.is_global,
+            filters=index.uses_filters,
+            spec=self._key_spec,
+        )
+
+    @property
+    def _key_spec(self) -> KeySpec | None:
+        """Forms the keys of tables that do not store them."""
+        stored = self.job.snapshot.properties.populate_meta_fields
+        return None if stored else self.job.keys
 
     def _moved(
         self,
@@ -140,11 +152,17 @@ class KeyedPlanner:
             for n in np.unique(leaving.files)
             if (slice_ := view.merged_slice(FileGroupId(files[n].partition, files[n].file_id)))
         }
-        decide = Moves(self.job.snapshot, self.rules, self.registry, self.schema)
-        lost = decide.losers(incoming, leaving, slices)
+        lost = self._losers(incoming, leaving, slices)
         leaving = leaving.at(np.flatnonzero(~lost[leaving.codes]))
         # A file of the row's own partition may have its key too, of a version that was deleted.
         return hits.at(np.flatnonzero(~moved & ~lost[hits.codes])), leaving, lost
+
+    def _losers(
+        self, incoming: IncomingRows, moved: Hits, slices: Mapping[int, FileSlice]
+    ) -> Bools:
+        """Keys whose stored version wins against the one that would move; as `_hits`."""
+        decide = Moves(self.job.snapshot, self.rules, self.registry, self.schema)
+        return decide.losers(incoming, moved, slices)
 
     def _insert_guard(
         self, incoming: IncomingRows, hits: Hits, fresh: Unfound
@@ -168,7 +186,7 @@ class KeyedPlanner:
             properties,
             job.snapshot.timeline,
             keys,
-            None if properties.populate_meta_fields else job.keys,
+            self._key_spec,
         )
 
     def _group_guard(self, lost: Hits, files: Sequence[BaseFile]) -> GroupGuard | None:

@@ -47,7 +47,7 @@ from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event
 from lakewright.storage.scratch import Scratch
 
-__all__ = ["MEMORY_BYTES", "KeyedWriter"]
+__all__ = ["MEMORY_BYTES", "KeyedWriter", "gone_rows", "refuse_generated_keys", "rows_of"]
 
 MEMORY_BYTES = 512 << 20
 STAGES = 1 << 30
@@ -68,10 +68,15 @@ class KeyedWriter:
 
     def upsert(self, source: RowSource) -> WriteResult:
         """Update the rows whose keys are there, insert the others."""
+        refuse_generated_keys(self.job)
+        return self.upsert_keyed(self._keyed(source))
+
+    def upsert_keyed(self, rows: Iterable[pa.RecordBatch]) -> WriteResult:
+        """The same with rows that have their keys: batches of `schema`."""
         job, index, rules = self.job, self.index(), self.rules()
         with Scratch(self.memory_bytes) as scratch:
             incoming = collect_incoming(
-                self._keyed(source),
+                rows,
                 self.schema,
                 rules.config,
                 rules.merger,
@@ -109,15 +114,8 @@ class KeyedWriter:
         return MergeRules(snapshot.merge, merger, self.job.keys, snapshot.schema.defaults())
 
     def index(self) -> IndexType:
-        """The index; `ConfigError` for tables whose rows have no keys of their own."""
+        """The index; `OptionError` for one that cannot be used here."""
         job = self.job
-        if not job.keys.record_key_fields:
-            raise ConfigError(
-                "The table has no key fields: its keys are generated, and rows cannot be found by "
-                "them.",
-                hint="Use append, or delete rows by a predicate.",
-                context={"table": job.access.storage.uri},
-            )
         chosen = index_type(job.options.index_type, buckets=holds_buckets(job.snapshot))
         if job.options.concurrency_mode == NON_BLOCKING:
             self._refuse_blocking(chosen)
@@ -149,9 +147,8 @@ class KeyedWriter:
         job = self.job
         if not len(incoming) and not job.options.allow_empty_commit:
             return WriteResult(job.operation.name, None)
-        gone = _gone(incoming, rules)
-        planner = KeyedPlanner(job, rules, index, self.registry, self.schema, job.in_clustering())
-        plan = planner.plan(incoming, gone, self._runner())
+        gone = self._gone(incoming, rules)
+        plan = self._planner(rules, index).plan(incoming, gone, self._runner())
         if self.columns is not None:
             self._refuse_hollow_inserts(plan)
         guarded = replace(job, guard=all_of([job.guard, plan.guard]))
@@ -161,6 +158,15 @@ class KeyedWriter:
             result = begun.commit(stats)
         changed = result.inserted + result.updated + result.deleted
         return replace(result, ignored=max(0, len(incoming) + _repeated(plan) - changed))
+
+    def _gone(self, incoming: IncomingRows, rules: MergeRules) -> Bools:
+        """Which rows are deletes, as far as is known before they meet others."""
+        return gone_rows(incoming, rules)
+
+    def _planner(self, rules: MergeRules, index: IndexType) -> KeyedPlanner:
+        """What decides; another engine puts its own in this place."""
+        job = self.job
+        return KeyedPlanner(job, rules, index, self.registry, self.schema, job.in_clustering())
 
     def _written(
         self,
@@ -201,12 +207,12 @@ class KeyedWriter:
     ) -> Callable[[GroupWork], GroupRows]:
         """How the rows of each share come about."""
         if self.columns is None:
-            return lambda work: _rows_of(work.share, incoming, gone)
+            return lambda work: rows_of(work.share, incoming, gone)
         partial = self._partial_columns(rules, self.index())
         completion = Completion(self.job.snapshot, self.registry, self.columns)
 
         def rows(work: GroupWork) -> GroupRows:
-            made = _rows_of(work.share, incoming, gone)
+            made = rows_of(work.share, incoming, gone)
             if partial is not None and len(work.share.updates):
                 return replace(made, columns=partial)
             if partial is None and work.target.merged is not None and made.rows.num_rows:
@@ -243,7 +249,18 @@ class KeyedWriter:
         return ThreadRunner(self.threads, spawner=self.job.access.spawner)
 
 
-def _gone(incoming: IncomingRows, rules: MergeRules) -> Bools:
+def refuse_generated_keys(job: WriteJob) -> None:
+    """Raise `ConfigError` for tables whose rows have no keys of their own."""
+    if not job.keys.record_key_fields:
+        raise ConfigError(
+            "The table has no key fields: its keys are generated, and rows cannot be found by "
+            "their columns.",
+            hint="Use append, or delete rows by a filter or by their stored keys.",
+            context={"table": job.access.storage.uri},
+        )
+
+
+def gone_rows(incoming: IncomingRows, rules: MergeRules) -> Bools:
     """Which rows are deletes where there is nothing to merge them with."""
     rule = getattr(rules.merger, "not_inserted", None)
     if not isinstance(rule, DeleteRule):
@@ -258,7 +275,7 @@ def _gone(incoming: IncomingRows, rules: MergeRules) -> Bools:
     return gone
 
 
-def _rows_of(share: GroupShare, incoming: IncomingRows, gone: Bools) -> GroupRows:
+def rows_of(share: GroupShare, incoming: IncomingRows, gone: Bools) -> GroupRows:
     """The rows of a share, updates first; keys of deletes without a row apart."""
     codes = np.concatenate([share.updates, share.inserts])
     positions = share.positions

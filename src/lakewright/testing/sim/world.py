@@ -12,6 +12,7 @@ import random
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -86,6 +87,8 @@ class World:
         """Names of the processes that died."""
         self.ended: set[str] = set()
         """Names of the processes that died or came to their end."""
+        self.surroundings: Callable[[], AbstractContextManager[None]] = nullcontext
+        """What is open while the world is played, such as stubs in place of real parts."""
         self.counts: Counter[str] = Counter()
         self.violations: list[Violation] = []
         self._seen: set[tuple[str, str]] = set()
@@ -204,7 +207,7 @@ class World:
         umpire = Actor(self, "umpire", lambda _: self._outlive(), NO_RATES)
         self.scheduler.start(umpire.main)
         try:
-            with without_class_locks():
+            with without_class_locks(), self.surroundings():
                 self.scheduler.run()
         except StuckError as error:
             self.violate("stuck", str(error))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from lakewright.testing.sim.workloads import real_writes, toys, transactions
+from lakewright.testing.sim.workloads import keyed_writes, real_writes, toys, transactions
 from lakewright.testing.sim.workloads.workload import Workload
 
 __all__ = ["WORKLOADS", "Workload"]
 
 WORKLOADS: dict[str, Workload] = {
-    w.name: w for w in (*toys.WORKLOADS, *transactions.WORKLOADS, *real_writes.WORKLOADS)
+    w.name: w
+    for w in (
+        *toys.WORKLOADS,
+        *transactions.WORKLOADS,
+        *real_writes.WORKLOADS,
+        *keyed_writes.WORKLOADS,
+    )
 }

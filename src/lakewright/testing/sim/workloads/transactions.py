@@ -32,13 +32,19 @@ from lakewright.txn.markers import MARKER_FOLDER
 from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
 
 __all__ = [
+    "CRASHES",
+    "ERRORS",
+    "STALLS",
+    "STORM",
     "WORKLOADS",
     "Setting",
     "access_of",
     "check_nothing_left",
+    "checkers_of",
     "make",
     "one_write",
     "outwaited",
+    "roll_back_by_name",
     "setting_of",
 ]
 
@@ -49,6 +55,19 @@ _OVERTAKEN = frozenset({"14.3a"})
 """What a process that stood still may break for a moment: it becomes inflight after it was rolled
 back, finds out at its next step, and is rolled back again."""
 _STATE_FILE = re.compile(r"/timeline/\d|/\.hoodie/\d")
+
+CRASHES = FaultRates(crash=0.003)
+ERRORS = FaultRates(unavailable=0.03, unknown=0.03)
+STALLS = FaultRates(stall=0.01, stall_s_max=120.0)
+STORM = FaultRates(
+    crash=0.003,
+    stall=0.004,
+    stall_s_max=90.0,
+    unavailable=0.01,
+    unknown=0.01,
+    jump=0.002,
+    jump_ms_max=150.0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +105,7 @@ def make(name: str, seed: int, setting: Setting) -> World:
         world,
         version=setting.version,
         merge_on_read=setting.merge_on_read,
-        checkers=_checkers(setting),
+        checkers=checkers_of(setting),
     )
     for number in range(setting.writers):
         actor = world.add(
@@ -99,14 +118,15 @@ def make(name: str, seed: int, setting: Setting) -> World:
         )
         actor.clock.offset_ms = world.random.uniform(-90, 90)
     if setting.impatient:
-        world.add("operator", lambda a: _operator(a, table, setting))
+        world.add("operator", lambda a: roll_back_by_name(a, table, setting))
     calm = replace(setting.rates, crash=0.0, stall=0.0)
     world.add("reader", lambda a: _reader(a, table, setting), rates=calm)
     world.at_rest("recovery", lambda a: _recovery(a, table, setting))
     return world
 
 
-def _checkers(setting: Setting) -> tuple[Checker, ...]:
+def checkers_of(setting: Setting) -> tuple[Checker, ...]:
+    """The invariants that hold in worlds of a setting."""
     if setting.impatient:
         return relaxed(ALL_CHECKERS, _OVERTAKEN)
     return relaxed(_CHECKERS, _OVERTAKEN) if setting.rates.stall else _CHECKERS
@@ -193,7 +213,7 @@ def _writer(actor: Actor, table: SimTable, setting: Setting) -> None:
         actor.clock.sleep(chance.uniform(0, 3))
 
 
-def _operator(actor: Actor, table: SimTable, setting: Setting) -> None:
+def roll_back_by_name(actor: Actor, table: SimTable, setting: Setting) -> None:
     """Roll back whatever is being written, again and again."""
     access = access_of(actor, table, setting)
     for _ in range(3 * setting.writes):
@@ -280,14 +300,12 @@ def _calm(seed: int) -> World:
 
 
 def _crashes(seed: int) -> World:
-    return make(
-        "crashes", seed, setting_of(seed, rates=FaultRates(crash=(0.003, 0.01)[seed % 3 % 2]))
-    )
+    rates = replace(CRASHES, crash=(CRASHES.crash, 0.01)[seed % 3 % 2])
+    return make("crashes", seed, setting_of(seed, rates=rates))
 
 
 def _errors(seed: int) -> World:
-    rates = FaultRates(unavailable=0.03, unknown=0.03)
-    return make("errors", seed, setting_of(seed, rates=rates))
+    return make("errors", seed, setting_of(seed, rates=ERRORS))
 
 
 def _outages(seed: int) -> World:
@@ -295,21 +313,11 @@ def _outages(seed: int) -> World:
 
 
 def _stalls(seed: int) -> World:
-    rates = FaultRates(stall=0.01, stall_s_max=120.0)
-    return make("stalls", seed, setting_of(seed, rates=rates))
+    return make("stalls", seed, setting_of(seed, rates=STALLS))
 
 
 def _storm(seed: int) -> World:
-    rates = FaultRates(
-        crash=0.003,
-        stall=0.004,
-        stall_s_max=90.0,
-        unavailable=0.01,
-        unknown=0.01,
-        jump=0.002,
-        jump_ms_max=150.0,
-    )
-    return make("storm", seed, setting_of(seed, rates=rates))
+    return make("storm", seed, setting_of(seed, rates=STORM))
 
 
 def _impatient(seed: int) -> World:
