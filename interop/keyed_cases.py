@@ -18,6 +18,9 @@ from interop.written_rows import Row
 MODES = {"event": "EVENT_TIME_ORDERING", "commit": "COMMIT_TIME_ORDERING"}
 PAYLOADS = {"event": "default", "commit": "overwrite", "partial": "partial_payload"}
 BUCKETS = "3"
+# Hudi 0.15 looks at the rows of base files before it moves them to other partitions, and cannot
+# where a column has got a wider type since.
+STAYING = {"hoodie.simple.index.update.partition.path": "false"}
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class KeyedCase(WrittenCase):
             "hoodie.compact.inline": "false",
             **(LOCK if self.occ else {}),
             **(NO_SMALL_FILES if full else {}),
+            **(STAYING if self.name == "v6_mor_global_simple" else {}),
         }
 
     @property

@@ -12,7 +12,6 @@ ordering values.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,9 +34,9 @@ NO_SKEW = {"hoodie.time.generator.max_expected_clock_skew_ms": "2"}
 SOME_COLUMNS = (ORDER, "s", "dec18", "arr")
 
 
-def keyed_columns(*, evolved: bool = False) -> Columns:
-    """The columns before or after the schema change, with the mark of deleted rows."""
-    return Columns(pa.schema([*columns(evolved=evolved).schema, pa.field(FLAG, pa.bool_())]))
+def marked_columns() -> Columns:
+    """The columns after the schema changes, with the mark of deleted rows."""
+    return Columns(pa.schema([*columns(evolved=True).schema, pa.field(FLAG, pa.bool_())]))
 
 
 @dataclass
@@ -47,7 +46,7 @@ class KeyedTable:
     case: KeyedCase
     path: Path
     model: Model = field(init=False)
-    columns: Columns = field(default_factory=keyed_columns)
+    columns: Columns = field(default_factory=columns)
     next_key: int = 0
     moved: dict[int, int] = field(default_factory=dict)
     """How far keys have moved on from the partitions that they began in."""
@@ -226,32 +225,36 @@ def move_again(t: KeyedTable, _: Hudi) -> bool | None:
     return None
 
 
-def update_columns(t: KeyedTable, _: Hudi) -> bool | None:
+def update_columns(order: int) -> Callable[[KeyedTable, Hudi], None]:
     """Some columns of rows that are there."""
-    if "columns" not in inspect.signature(lw.Table.upsert).parameters:
-        return False
-    rows = t.rows(t.alive()[::3], 55)
-    names = list(dict.fromkeys((*t.case.key_fields, *t.case.partition_fields, *SOME_COLUMNS)))
-    given = t.columns.arrow(rows).select(names)
-    how: dict[str, Any] = {"columns": list(SOME_COLUMNS), "options": t.options}
-    t.open().upsert(given, **how)
-    t.model.set_columns(rows, SOME_COLUMNS)
-    return None
+
+    def does(t: KeyedTable, _: Hudi) -> None:
+        rows = t.rows(t.alive()[::3], order)
+        names = dict.fromkeys((*t.case.key_fields, *t.case.partition_fields, *SOME_COLUMNS))
+        given = t.columns.arrow(rows).select(list(names))
+        t.open().upsert(given, columns=SOME_COLUMNS, options=t.options)
+        t.model.set_columns(rows, SOME_COLUMNS)
+
+    return does
 
 
 def upsert_evolved(t: KeyedTable, _: Hudi) -> None:
     """Rows with a new column and two wider ones."""
-    t.columns = keyed_columns(evolved=True)
+    t.columns = columns(evolved=True)
     t.upsert(t.rows([*t.alive()[::2], *t.new(4)], 60))
 
 
 def upsert_marked(t: KeyedTable, _: Hudi) -> None:
-    """Rows that are marked as deleted: newer, older, of no key; and live ones between."""
+    """Rows that are marked as deleted: newer, older, of no key; and live ones between.
+
+    The column that marks them is new.
+    """
+    t.columns = marked_columns()
     keys = t.alive()
-    rows = [t.row(i, 70, deleted=True) for i in (*keys[::6], *STRANGERS)]
+    rows = [t.row(i, 110, deleted=True) for i in (*keys[::6], *STRANGERS)]
     if t.case.type == "cow" or not t.case.small_files:
         rows += [t.row(i, 2, deleted=True) for i in keys[1::6]]
-    t.upsert(rows + t.rows(keys[2::4], 70))
+    t.upsert(rows + t.rows([*keys[2::4], *t.new(3)], 110))
 
 
 def upsert_behind(t: KeyedTable, _: Hudi) -> None:
@@ -260,7 +263,7 @@ def upsert_behind(t: KeyedTable, _: Hudi) -> None:
     kept = t.model.held
     places = {i: t.model.place(t.row(i, 0)) for i in gone}
     marked = [i for i in gone if places[i] in kept and not kept[places[i]].struck]
-    t.upsert(t.rows([*marked, *t.new(2)], 65))
+    t.upsert(t.rows([*marked, *t.new(2)], 105))
 
 
 # ---- Hudi's ----------------------------------------------------------------------------------
@@ -320,17 +323,17 @@ STEPS = (
     Step("delete by filter", "lakewright", delete_some),
     Step("upsert into other partitions", "lakewright", move),
     Step("upsert into other partitions again", "lakewright", move_again),
-    Step("upsert of some columns", "lakewright", update_columns),
+    Step("upsert of some columns", "lakewright", update_columns(55)),
     Step("upsert with wider and new columns", "lakewright", upsert_evolved),
-    Step("upsert of rows marked as deleted", "lakewright", upsert_marked),
-    Step("upsert behind deletions", "lakewright", upsert_behind),
     Step("Hudi upserts", "Hudi", hudi_upsert(80)),
     Step("upsert beside Hudi", "lakewright", upsert(90, stride=3)),
     Step("Hudi upserts, compacts and cleans", "Hudi", hudi_services),
-    Step("upsert after it", "lakewright", upsert(110)),
+    Step("upsert of rows marked as deleted", "lakewright", upsert_marked),
+    Step("upsert behind deletions", "lakewright", upsert_behind),
     Step("delete by key after it", "lakewright", delete_keys),
     Step("Hudi deletes", "Hudi", hudi_delete),
     Step("delete by filter at the end", "lakewright", delete_some),
+    Step("upsert of some columns at the end", "lakewright", update_columns(125)),
     Step("upsert at the end", "lakewright", upsert(130, stride=1)),
     Step("upsert of deleted keys at the end", "lakewright", upsert_deleted(140, last=True)),
 )

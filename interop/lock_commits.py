@@ -2,9 +2,9 @@
 
 Hudi inserts without pause, with optimistic concurrency control; we append without pause. Most rows
 of each go to partitions of its own, some of ours into files that Hudi is filling too, so that one
-of both may lose: it is counted and its rows are written again. Neither may commit inside the other's
-critical section, as `interop.lock_watch` sees it from outside and from inside, and in the end
-lakewright and Hudi must read exactly the rows of all commits.
+of both may lose: it is counted and its rows are written again. Neither may commit inside the
+other's critical section, as `interop.lock_watch` sees it from outside and from inside, and in the
+end lakewright and Hudi must read exactly the rows of all commits.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def write_document(answers: Sequence[Answer], deviations: Sequence[Deviation], f
         "Made by `make interop`. Each table goes through the steps from top to bottom; after every",
         "step the content must be what the operations mean (*model*), and each reader must give",
         "the same rows as lakewright, cell for cell, types and meta columns included. ✓ equal,",
-        "✗ different, a number: an accepted difference, explained below.",
+        "✗ different, a number: an accepted difference, explained below; empty: not asked.",
         "",
     ]
     for case in dict.fromkeys(a.case for a in answers):

@@ -59,7 +59,7 @@ KEY = st.one_of(
     st.sampled_from([1, 2, 7, 256, 1_000_003]),
     st.booleans(),
 )
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_columns_of_keys_fall_as_each_key_alone(
     keys: list[str], fields: Sequence[str], count: int, spans: bool
 ) -> None:

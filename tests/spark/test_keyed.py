@@ -47,9 +47,7 @@ class Twins:
         chosen: dict[str, Any] = {"key": ["id"], "partition": ["city"], "ordering": ["ts"]}
         chosen |= choices
         self.plain = lw.Table.create(path / "plain", schema=self.schema, name="t", **chosen)
-        self.here = SparkTable.create(
-            spark, path / "spark", schema=self.schema, name="t", **chosen
-        )
+        self.here = SparkTable.create(spark, path / "spark", schema=self.schema, name="t", **chosen)
 
     def frame(self, given: Rows) -> DataFrame:
         return self.spark.createDataFrame(list(given), COLUMNS)

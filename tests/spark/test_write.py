@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
 
@@ -157,6 +158,26 @@ def test_columns_are_added_and_meta_columns_left_out(spark: SparkSession, tmp_pa
     st.append(again)
     assert st.table.schema.field("more").type == pa.int32()
     assert keys(st) == sorted([f"k{i}" for i in range(9)] + [f"k{i}b" for i in range(9)])
+
+
+@pytest.mark.parametrize("said", [None, "7000"])
+def test_workers_get_more_rows_at_once_unless_the_session_says_how_many(
+    spark: SparkSession, tmp_path: Path, said: str | None
+) -> None:
+    key = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            n = pa.array([batch.num_rows] * batch.num_rows)
+            yield pa.RecordBatch.from_arrays([batch["id"], n], ["id", "n"])
+
+    rows = spark.range(0, 30_000, 1, 1).mapInArrow(counted, "id long, n long")
+    st = new_table(spark, tmp_path / "t", rows, partition=[])
+    with setting(spark, key, said) if said else nullcontext():
+        st.bulk_insert(rows)
+        assert spark.conf.get(key) == (said or "10000")
+    sizes = st.table.scan(columns=["n"]).to_arrow()["n"].unique().to_pylist()
+    assert sizes == ([7000, 2000] if said else [30_000])
 
 
 # ---- order ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lakewright.engine.keyed.insert_guard import BucketGuard, InsertGuard, ReadGuard
 from lakewright.format.instant import State
 from lakewright.testing.sim.locks import Ledger, SimLock
 from lakewright.testing.sim.runner import run_world
@@ -86,6 +87,26 @@ MUTANTS: dict[str, tuple[str, Mutate, set[str]]] = {
         "crashes",
         lambda p: p.setattr(rollback, "_write_command_block", _nothing),
         {"14.25c"},
+    ),
+    "inserted keys are not looked for": (
+        "keyed-calm",
+        lambda p: p.setattr(InsertGuard, "__call__", _nothing),
+        {"key twice", "14.16"},
+    ),
+    "a bucket may get two file groups": (
+        "keyed-calm",
+        lambda p: p.setattr(BucketGuard, "__call__", _nothing),
+        {"key twice", "14.16", "actor"},
+    ),
+    "a delete by filter forgets what it read": (
+        "keyed-calm",
+        lambda p: p.setattr(ReadGuard, "__call__", _nothing),
+        {"14.16"},
+    ),
+    "updates of one file group do not conflict": (
+        "keyed-calm",
+        lambda p: p.setattr(transaction, "find_conflict", _nothing),
+        {"14.16", "14.15", "key twice"},
     ),
     "the lower state is removed first": (
         "crashes",

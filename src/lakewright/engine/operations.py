@@ -12,6 +12,7 @@ __all__ = [
     "BULK_INSERT",
     "DELETE",
     "DELETE_PARTITION",
+    "MERGE",
     "OVERWRITE_PARTITIONS",
     "OVERWRITE_TABLE",
     "UPSERT",
@@ -52,5 +53,6 @@ BULK_INSERT = Operation("bulk_insert", "BULK_INSERT")
 OVERWRITE_PARTITIONS = Operation("overwrite", "INSERT_OVERWRITE", replaces=True)
 OVERWRITE_TABLE = Operation("overwrite", "INSERT_OVERWRITE_TABLE", replaces=True)
 UPSERT = Operation("upsert", "UPSERT", keyed=True)
+MERGE = Operation("merge", "UPSERT", keyed=True)
 DELETE = Operation("delete", "DELETE", keyed=True)
 DELETE_PARTITION = Operation("delete_partition", "DELETE_PARTITION", replaces=True)

@@ -107,6 +107,12 @@ class WriteJob:
             guard,
         )
 
+    def with_rows(self, incoming: pa.Schema) -> WriteJob:
+        """The same write, of rows with these columns, which depend on what the table has."""
+        record = without_meta_columns(self.snapshot.schema.avro)
+        schema = reconcile(record, incoming, history=self.snapshot.internal_schemas)
+        return replace(self, schema=schema)
+
     @contextmanager
     def begun(self, profile: CommitMetadata | None = None) -> Iterator[BegunWrite]:
         """Put the write on the timeline; an error inside rolls it back.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakewright.errors import MergeError
 from lakewright.merge.answers import ask, distinct_sets, needed_columns, pair_context
-from lakewright.merge.columns import Bools, Int64s
+from lakewright.merge.columns import Bools, Int64s, path_type
 from lakewright.merge.deletes import DeleteRule
 from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.log_rows import FULL, Entries, LogRows
@@ -153,6 +153,15 @@ class LogState:
     def chosen(self) -> tuple[Int64s, Bools]:
         """For every key the number of its row in the pool, and whether it is a delete."""
         return self._entries.numbers, self._entries.deleted
+
+    def as_deletes(self, codes: Int64s) -> None:
+        """Turn the versions of these keys into deletes without a row, which win over everything."""
+        kinds = [path_type(self._ctx.schema, path) for path in self._ctx.ordering_columns]
+        size = len(codes)
+        numbers = self._rows.add_deletes([pa.nulls(size, kind) for kind in kinds], size)
+        every = np.ones(size, dtype=np.bool_)
+        full = np.full(size, FULL, dtype=np.int16)
+        self._entries.put(codes, Entries(numbers, every, every, every, full))
 
     def rows(
         self, codes: npt.NDArray[np.integer], columns: list[str] | None = None

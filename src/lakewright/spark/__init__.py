@@ -20,8 +20,23 @@ except ModuleNotFoundError as error:
         "PySpark is not installed.", hint='Run: pip install "lakewright[spark]"'
     ) from error
 
+from lakewright.spark.keyed_merge import (
+    when_matched_delete,
+    when_matched_update,
+    when_not_matched_insert,
+)
 from lakewright.spark.session import register, session
 from lakewright.spark.shipping import WorkerReport, probe
 from lakewright.spark.table import SparkReadPlan, SparkTable
 
-__all__ = ["SparkReadPlan", "SparkTable", "WorkerReport", "probe", "register", "session"]
+__all__ = [
+    "SparkReadPlan",
+    "SparkTable",
+    "WorkerReport",
+    "probe",
+    "register",
+    "session",
+    "when_matched_delete",
+    "when_matched_update",
+    "when_not_matched_insert",
+]

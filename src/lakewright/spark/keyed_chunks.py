@@ -60,22 +60,22 @@ class Keying:
     keys: KeySpec
     brief: tuple[str, ...]
     """Columns that decide which version of a key counts, and whether it is a delete."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of rows with their keys."""
-        first = [pa.field(name, pa.string(), nullable=False) for name in KEYED]
-        return pa.schema([*first, *self.rows.schema])
+    marks: tuple[str, ...] = ()
+    """Columns that come along for the driver, and are not the table's."""
 
     @property
     def brief_schema(self) -> pa.Schema:
         """Keys, and the columns that decide."""
-        return pa.schema([f for f in self.schema if f.name in (*KEYED, *self.brief)])
+        first = [pa.field(name, pa.string(), nullable=False) for name in KEYED]
+        return pa.schema([*first, *(f for f in self.rows.schema if f.name in self.brief)])
 
     def keyed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as they came, in the table's columns, keys in front."""
+        """Rows as they came, in the table's columns, keys in front and marks at the end."""
         made = self.rows.apply(as_sent(batch, self.rows.source))
-        return RowKeys(self.keys, instant="").add_to(made)
+        keyed = RowKeys(self.keys, instant="").add_to(made)
+        for name in self.marks:
+            keyed = keyed.append_column(name, batch.column(name))
+        return keyed
 
     def in_brief(self) -> Keying:
         """The same for rows that bring only what their keys are formed from, and what decides."""

@@ -117,7 +117,7 @@ class KeptRows:
             keying: Keying = pickle.loads(shared)  # noqa: S301 - made by `pack`
             yield from _told(lambda _: batches, keying, tries, keeps=True)
 
-        names = map(column_of, keying.rows.source.names)
+        names = map(column_of, (*keying.rows.source.names, *keying.marks))
         with arrow_batches(frame):
             return cls(frame.select(*names).mapInArrow(tell, CHUNK_SCHEMA).persist())
 
@@ -277,7 +277,7 @@ def _told(
                 rows=rows.num_rows,
                 size=len(whole),
                 mark=mark_of(whole) if keeps else rows.num_rows,
-                brief=encoded(rows.select(keying.brief_schema.names)),
+                brief=encoded(rows.select([*keying.brief_schema.names, *keying.marks])),
                 whole=whole if keeps else None,
                 sent=eager,
             )

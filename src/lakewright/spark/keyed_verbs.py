@@ -1,4 +1,4 @@
-"""The verbs of keyed writes on Spark: upsert, delete by key, delete by filter.
+"""The verbs of keyed writes on Spark: upsert, delete by key, delete by filter, merge.
 
 How rows come: those of small Parquet files are read by the driver, and those of a DataFrame that
 Spark knows to be small are collected, in one job or in none. All others wait in the workers
@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - how Spark's users write it
 
 from lakewright.engine.arrow_write import with_retries
 from lakewright.engine.keyed.deletes import delete_where, key_batches, key_columns
 from lakewright.engine.keyed.incoming import KEYED
+from lakewright.engine.keyed.insert_guard import ReadGuard
 from lakewright.engine.keyed.partial import partial_schema
 from lakewright.engine.keyed.writer import refuse_generated_keys
-from lakewright.engine.operations import DELETE, UPSERT, Operation
+from lakewright.engine.operations import DELETE, MERGE, UPSERT, Operation
 from lakewright.engine.row_source import RowSource
-from lakewright.engine.scan import Scan
+from lakewright.engine.scan import Scan, make_scan
 from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
@@ -30,12 +33,13 @@ from lakewright.expr import Expr
 from lakewright.runtime.events import Event
 from lakewright.spark.filters import column_of
 from lakewright.spark.keyed_chunks import Keying
+from lakewright.spark.keyed_merge import Clause, Expression, merged
 from lakewright.spark.keyed_rows import Chunk, FileRows, KeptRows, arrow_rows
-from lakewright.spark.keyed_writer import SparkKeyedWriter
+from lakewright.spark.keyed_writer import DELETES, SOURCE, SparkKeyedWriter
 from lakewright.spark.parquet_source import ParquetSource, parquet_source
 from lakewright.spark.tasks import pack
 from lakewright.spark.write_frame import as_sent, finite_frame, incoming_frame, sent_schema
-from lakewright.spark.write_run import refuse_speculation
+from lakewright.spark.write_run import refuse_speculation, watched
 from lakewright.spark.write_verbs import READ, THROUGH_SPARK, FrameWrites
 from lakewright.storage.resolve import StorageRef
 from lakewright.table import WriteArguments
@@ -139,6 +143,64 @@ class KeyedWrites:
             )
 
         return self._retried(verb, how)
+
+    def merge(
+        self,
+        rows: object,
+        on: Sequence[str] | Expression | None,
+        clauses: Sequence[Clause],
+        read: Callable[[Scan], DataFrame],
+        how: WriteArguments,
+    ) -> WriteResult:
+        """Do what clauses say with the rows of a frame and those of the table."""
+        refuse_speculation(self.spark)
+        numbered = finite_frame(rows).withColumn(SOURCE, F.monotonically_increasing_id())
+        source = numbered.persist()
+        try:
+            return self._retried(partial(self._merged, source, on, clauses, read, how), how)
+        finally:
+            source.unpersist()
+
+    def _merged(
+        self,
+        source: DataFrame,
+        on: Sequence[str] | Expression | None,
+        clauses: Sequence[Clause],
+        read: Callable[[Scan], DataFrame],
+        how: WriteArguments,
+        access: Access,
+        options: WriteOptions,
+    ) -> WriteResult:
+        job = self._job(access, options, MERGE, None, how)
+        refuse_generated_keys(job)
+        count = watched(access, self.spark.sparkContext, source.count)
+        target = read(self._everything(job))
+        made = merged(job, target, source, on, clauses, source_rows=count)
+        snapshot = job.snapshot
+        guard = ReadGuard(snapshot.storage, snapshot.properties, snapshot.timeline, lambda _: True)
+        columns = sent_schema(made.drop(DELETES, SOURCE).schema)
+        writer = self._writer(replace(job.with_rows(columns), guard=guard))
+        keying = replace(writer.keying(), marks=(DELETES, SOURCE))
+        with closing(KeptRows.of(made, keying)) as kept:
+            chunks = kept.chunks(access)
+            if not writer.decides_in_brief() or _is_small(chunks):
+                return writer.upsert_marked(kept.whole(access, chunks))
+            return writer.upsert_waiting(kept, keying, chunks)
+
+    def _everything(self, job: WriteJob) -> Scan:
+        """All rows of the table, as the write sees them."""
+        table = self.writes.table
+        return make_scan(
+            job.snapshot,
+            columns=None,
+            where=None,
+            mode="snapshot",
+            meta=False,
+            limit=None,
+            options=table.read_options,
+            registry=table.keyed_writer(job).registry,
+            on_event=job.access.on_event,
+        )
 
     def _job(
         self,

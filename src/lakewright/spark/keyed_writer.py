@@ -9,7 +9,7 @@ there is little to write at all, written by the driver without a job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from lakewright.engine.keyed.base_merge import MergeRules
-from lakewright.engine.keyed.incoming import IncomingRows, collect_incoming
+from lakewright.engine.keyed.incoming import IncomingRows, as_deletes, collect_incoming
 from lakewright.engine.keyed.index_type import IndexType
 from lakewright.engine.keyed.planning import GroupWork, KeyedPlan
 from lakewright.engine.keyed.writer import KeyedWriter, rows_of
 from lakewright.engine.write_job import BegunWrite
 from lakewright.engine.write_result import WriteResult
+from lakewright.errors import InputError
 from lakewright.format.records import WriteStat
 from lakewright.format.row_keys import PARTITION_PATH, RECORD_KEY
 from lakewright.merge.answers import needed_columns
@@ -41,7 +42,10 @@ from lakewright.spark.write_run import run_tasks
 from lakewright.storage.resolve import StorageRef
 from lakewright.storage.scratch import Scratch
 
-__all__ = ["SparkKeyedWriter"]
+__all__ = ["DELETES", "SOURCE", "SparkKeyedWriter"]
+
+DELETES, SOURCE = "_lakewright_deletes", "_lakewright_source"
+"""Columns of marks: whether a row deletes, and the number of the source row."""
 
 LIGHT_BYTES = 128 << 20
 """So many bytes, of rows and of the base files that are written anew, need no tasks."""
@@ -85,6 +89,44 @@ class Waiting:
     chunks: Sequence[Chunk]
     repeats: Repeats | None = None
     """Where tasks must merge rows of one key."""
+
+
+class Marks:
+    """What a merge says of its rows: which of them delete, and of which source row they come."""
+
+    def __init__(self) -> None:
+        self._deletes: list[pa.Array] = []
+        self._sources: list[pa.Array] = []
+
+    def taken(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows without their marks."""
+        for batch in batches:
+            self._deletes.append(batch.column(DELETES))
+            self._sources.append(batch.column(SOURCE))
+            yield batch.drop_columns([DELETES, SOURCE])
+
+    def applied(self, incoming: IncomingRows) -> IncomingRows:
+        """The rows of a merge; `InputError` where rows of source and table do not meet in pairs."""
+        sources = pa.chunked_array(self._sources, pa.int64())
+        several = len(sources) - len(sources.unique())
+        if several:
+            raise InputError(
+                f"{several} rows of the source meet more than one row of the table.",
+                hint="Name columns in on= that tell the rows of the table apart. Nothing was "
+                "written.",
+                context={"rows": len(sources)},
+            )
+        again = len(sources) - len(incoming)
+        if again:
+            raise InputError(
+                f"{again} rows of the source meet, or would become, the same row of the table as "
+                "another one.",
+                hint="Give the source one row for each key. Nothing was written.",
+                context={"rows": len(sources)},
+            )
+        deletes = pa.chunked_array(self._deletes, pa.bool_()).to_numpy()
+        chosen, _ = incoming.state.chosen()
+        return as_deletes(incoming, np.flatnonzero(deletes[chosen]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,23 +173,39 @@ class SparkKeyedWriter(KeyedWriter):
             merger = CommitTimeMerger(delete_rule(merger, self._dedupe(rules)))
         if self.columns is not None:
             config = replace(config, ordering_fields=())
+        marks = Marks() if keying.marks else None
         briefs = [chunk.brief for chunk in chunks]
         with Scratch(self.memory_bytes) as scratch:
             incoming = collect_incoming(
-                briefs,
+                briefs if marks is None else marks.taken(briefs),
                 keying.brief_schema,
                 config,
                 merger,
                 within_partition=not index.is_global,
-                combine=self.job.options.combine_before_upsert,
+                combine=marks is not None or self.job.options.combine_before_upsert,
                 hold=scratch.hold,
             )
-            count = sum(chunk.rows for chunk in chunks)
+            if marks is not None:
+                incoming = marks.applied(incoming)
             repeats = None
-            if not chooses and len(incoming) < count:
+            if not chooses and len(incoming) < sum(chunk.rows for chunk in chunks):
                 repeats = Repeats.of(_codes(briefs), len(incoming))
             waiting = Waiting(rows, keying, chunks, repeats)
             return replace(self, waiting=waiting)._write(incoming, rules, index)  # noqa: SLF001
+
+    def upsert_marked(self, batches: Iterable[pa.RecordBatch]) -> WriteResult:
+        """Rows that are here and have marks (see `Marks`)."""
+        rules, index, marks = self.rules(), self.index(), Marks()
+        with Scratch(self.memory_bytes) as scratch:
+            incoming = collect_incoming(
+                marks.taken(batches),
+                self.schema,
+                rules.config,
+                rules.merger,
+                within_partition=not index.is_global,
+                hold=scratch.hold,
+            )
+            return self._write(marks.applied(incoming), rules, index)
 
     def _chooses(self, rules: MergeRules) -> bool:
         """Whether versions of a key are told apart without seeing them whole."""

@@ -8,8 +8,9 @@ slices are never sent through the JVM to Python.
 Every DataFrame is pinned to the snapshot of the moment it was made: using it twice gives the same
 rows, also when the table moves on, until the cleaner removes files of that snapshot.
 
-Writing: rows leave the JVM once, as Arrow, and become files in the Python workers; everything else
-is the engine's own, on the driver (see `write_verbs`).
+Writing: rows leave the JVM once, as Arrow, or are read by the Python workers if they are nothing
+but Parquet files (`parquet_source`), and become files there; everything else is the engine's own,
+on the driver (see `write_verbs`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from lakewright.format.own_files import storage_of_table
 from lakewright.merge.protocol import RecordMerger
 from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.spark.filters import column_of, spark_filter
+from lakewright.spark.keyed_merge import Clause, Expression
 from lakewright.spark.keyed_verbs import KeyedWrites
 from lakewright.spark.location import jvm_root, literal_path
 from lakewright.spark.routing import Routing, requested_schema, route
@@ -356,6 +358,28 @@ class SparkTable:
         if where is not None:
             return self._keyed.delete_where(where, self._frame, how)
         return self._keyed.delete(keys, how)
+
+    def merge(
+        self,
+        source: DataFrame,
+        *clauses: Clause,
+        on: Sequence[str] | Expression | None = None,
+        **how: Unpack[WriteArguments],
+    ) -> WriteResult:
+        """Do with rows of the table, and with those of a DataFrame, what clauses say; one commit.
+
+        Rows meet by their keys, or as `on` says: names of columns, or a condition over `source` and
+        `target`. The first clause that fits acts. Each row of the source meets at most one of the
+        table, and each of the table at most one of the source; anything else is an `InputError`.
+
+        >>> st.merge(                                                       # doctest: +SKIP
+        ...     changes,
+        ...     when_matched_delete(where="source.op = 'D'"),
+        ...     when_matched_update({"n": "target.n + source.n"}),
+        ...     when_not_matched_insert(),
+        ... )
+        """
+        return self._keyed.merge(source, on, clauses, self._frame, how)
 
     def delete_partition(self, *partitions: str, **how: Unpack[WriteArguments]) -> WriteResult:
         """Delete all rows of partitions, named by their paths or by patterns with `*`."""

@@ -1,7 +1,7 @@
 """Running the tasks of a write on Spark, from the driver.
 
-Rows cross from the JVM to Python once, as Arrow, and stay there; what comes back is one small value
-per task. Spark retries what fails and picks one result per task.
+Rows cross from the JVM to Python once, as Arrow, in large batches, and stay there; what comes back
+is one small value per task. Spark retries what fails and picks one result per task.
 
 What can go wrong: `spark.speculation=true` is refused before anything is written, because two
 attempts at one task at the same time are wasted work and a late one of them may outlive the write.

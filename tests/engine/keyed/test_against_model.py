@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lakewright.engine.write_result import WriteResult
 from tests.engine.keyed.model import Counts, Model, Place
+from tests.engine.keyed.positions import misplaced_rows
 from tests.engine.keyed.tables import BUCKETS, FLAG, QuickTable, Shape, new_table, rows
 from tests.format.java_hash import slow_bucket
 
@@ -96,6 +97,9 @@ class History:
         self._check()
 
     def _compare(self, result: WriteResult, counts: Counts) -> None:
+        assert result.instant is not None
+        wrong = misplaced_rows(self.table, result.instant)
+        assert wrong == [], f"positions of other rows: {wrong}"
         told = Counts(result.inserted, result.updated, result.deleted, result.ignored)
         assert told == counts, f"{told} instead of {counts}"
         self._check()
@@ -171,7 +175,7 @@ def play(shape: Shape, steps: list[tuple[str, Any]]) -> None:
             raise
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(shapes(), HISTORY)
 def test_a_table_holds_what_the_rules_of_merging_say(
     shape: Shape, steps: list[tuple[str, Any]]

@@ -72,7 +72,7 @@ BLOOMS = st.sampled_from(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.lists(KEY, unique=True, max_size=12),
     st.lists(st.lists(KEY, min_size=1, max_size=10), max_size=3),

@@ -12,7 +12,7 @@ row at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ __all__ = [
     "GLOBAL_KEY",
     "KEYED",
     "IncomingRows",
+    "as_deletes",
     "codes_by_partition",
     "collect_deletes",
     "collect_incoming",
@@ -158,6 +159,13 @@ def of_rows(state: LogState, merge: MergeConfig) -> IncomingRows:
         deleted,
         merge.ordering_fields,
     )
+
+
+def as_deletes(incoming: IncomingRows, codes: Int64s) -> IncomingRows:
+    """The same, but the versions of these keys are deletes by key; what was given is used up."""
+    if len(codes):
+        incoming.state.as_deletes(codes)
+    return replace(incoming, deleted=incoming.state.chosen()[1])
 
 
 def codes_by_partition(incoming: IncomingRows, codes: Int64s | None = None) -> Mapping[str, Int64s]:

@@ -2,8 +2,9 @@
 
 A writer tells before it commits what it is going to do. The content of the table is what the
 committed writes do to it one after another, in the order in which they completed; a delete by
-filter looks at the content of its own moment. With `joined` values every version of a row stays
-visible in its value, so that an update that was lost, or done twice, is seen.
+filter looks at the content of its own moment. Writers that do not block each other have no such
+order, and their logs are read in the order in which they began. With `joined` values every version
+of a row stays visible in its value, so that an update that was lost, or done twice, is seen.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class KeyedModel:
     """Whether a row's value holds those of its older versions."""
     everywhere: bool
     """Whether a key is one row in the whole table, not in its partition."""
+    as_begun: bool = False
+    """Whether writes count in the order in which they began."""
     changes: dict[str, Change] = field(default_factory=dict)
     """By instant."""
     acknowledged: dict[str, float] = field(default_factory=dict)
@@ -96,5 +99,8 @@ class KeyedModel:
 
     def _in_order(self, timeline: Timeline) -> list[str]:
         done = [i for i in timeline.completed() if i.action in WRITE_ACTIONS]
-        done.sort(key=lambda i: (i.completion_time or "", i.requested_time))
+        if self.as_begun:
+            done.sort(key=lambda i: i.requested_time)
+        else:
+            done.sort(key=lambda i: (i.completion_time or "", i.requested_time))
         return [i.requested_time for i in done]
