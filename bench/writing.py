@@ -220,9 +220,6 @@ def bulk_insert(sizes: Sizes, repeat: int) -> list[str]:
         "same codec (snappy), not sorted": Work("none", events),
         "the same, rows that Spark computes": Work("computed", events, computed=True),
         "same codec (snappy), sort mode GLOBAL_SORT": Work("global", events, GLOBAL),
-        "the default codec of each (ours zstd, Hudi gzip), not sorted": Work(
-            "default", events, codec=None
-        ),
     }
     rivals = (HUDI10, HUDI12)
     found = compete((FLOOR, *OURS, *rivals), [*works.values()], repeat)

@@ -45,6 +45,9 @@ LEVELS: Final = {"zstd": 1, "gzip": 6, "brotli": 4}
 """Levels used where the policy leaves them open."""
 
 SAMPLE_ROWS: Final = 32_768
+SAMPLE_PIECES: Final = 256
+FEW_ROWS: Final = 4096
+DISTINCT_FEW_MAX: Final = 0.95
 DISTINCT_SHARE_MAX: Final = 0.5
 """A dictionary pays if fewer than this share of sampled values are distinct."""
 
@@ -213,7 +216,9 @@ def dictionary_columns(
     chosen = [name for name in repeated if name in first.schema.names]
     sample = first
     if first.num_rows > SAMPLE_ROWS:  # from everywhere, because sorted rows repeat nearby
-        sample = first.take(np.linspace(0, first.num_rows - 1, SAMPLE_ROWS).astype(np.int64))
+        rows = SAMPLE_ROWS // SAMPLE_PIECES
+        starts = np.linspace(0, first.num_rows - rows, SAMPLE_PIECES).astype(int).tolist()
+        sample = pa.concat_tables([first.slice(start, rows) for start in starts])
     for field in first.schema:
         if field.name in unique or field.name in chosen:
             continue
@@ -243,6 +248,12 @@ def _repeats(leaf: pa.Array) -> bool:
         return True
     if pt.is_boolean(leaf.type) or not len(leaf):
         return False
-    leaf = leaf.slice(0, SAMPLE_ROWS)
+    few = _distinct_share(leaf.slice(0, FEW_ROWS))
+    if few > DISTINCT_FEW_MAX:  # nearly all values differ; more of them would not change that
+        return False
+    return _distinct_share(leaf.slice(0, SAMPLE_ROWS)) <= DISTINCT_SHARE_MAX
+
+
+def _distinct_share(leaf: pa.Array) -> float:
     found = len(leaf) - leaf.null_count
-    return bool(pc.count_distinct(leaf, mode="only_valid").as_py() <= found * DISTINCT_SHARE_MAX)
+    return pc.count_distinct(leaf, mode="only_valid").as_py() / found if found else 0.0
