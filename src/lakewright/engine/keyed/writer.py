@@ -41,7 +41,7 @@ from lakewright.format.row_keys import RowKeys
 from lakewright.format.table_schema import META_COLUMNS
 from lakewright.merge.columns import Bools, Int64s
 from lakewright.merge.commit_time import CommitTimeMerger
-from lakewright.merge.deletes import DeleteRule
+from lakewright.merge.deletes import DELETED_COLUMN, DeleteRule
 from lakewright.merge.event_time import EventTimeMerger
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event
@@ -136,10 +136,12 @@ class KeyedWriter:
     def _partial_columns(self, rules: MergeRules, index: IndexType) -> frozenset[str] | None:
         """Columns of rows that are stored as partial ones; None for whole rows.
 
-        A bucket index cannot tell rows that are there from others, so their rows are completed.
+        A bucket index cannot tell rows that are there from others, so their rows are completed; so
+        are those of tables that mark deleted rows, whose mark Hudi 1.0 looks for in every row.
         """
         joins = isinstance(rules.merger, EventTimeMerger | CommitTimeMerger)
-        return self.columns if joins and index is not IndexType.BUCKET else None
+        marked = DELETED_COLUMN in self.schema.names
+        return self.columns if joins and index is not IndexType.BUCKET and not marked else None
 
     # ---- the way of every keyed write ----------------------------------------------------------
 
