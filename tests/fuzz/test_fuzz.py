@@ -111,6 +111,7 @@ def test_planted_faults_are_told_apart(target: Target, kind: Kind) -> None:
     assert judge(target, Case(planted.SOUND + b"!", seed)).kind is kind
 
 
+@pytest.mark.slow
 def test_children_that_die_hang_or_grow_are_findings_and_the_run_goes_on(tmp_path: Path) -> None:
     names = ("LOOPS", "GRABS", "ABORTS", "REFUSES")
     targets = tuple(f"tests.fuzz.planted:{name}" for name in names)
