@@ -17,13 +17,10 @@ from tests.spark.rows import arrow_rows, spark_rows
 
 pytest.importorskip("pyspark.sql.datasource", reason="the data source needs Spark 4")
 
-NAMES = [
-    pytest.param("v6_mor_pending_compaction_simple", marks=pytest.mark.slow),
-    "v8_mor_pending_compaction_complex",
-]
+OLD, NEW = "v6_mor_pending_compaction_simple", "v8_mor_pending_compaction_complex"
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=[pytest.param(OLD, marks=pytest.mark.slow), NEW])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return next(t for t in committed_tables() if t.name == request.param).unpack(tmp_path)
 
@@ -91,7 +88,7 @@ def test_columns_and_filter_are_options(spark: SparkSession, path: Path, tmp_pat
 def test_a_checkpoint_of_another_version_of_the_table_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    old, new = (next(t for t in committed_tables() if t.name == name) for name in NAMES)
+    old, new = (next(t for t in committed_tables() if t.name == name) for name in (OLD, NEW))
     path = old.unpack(tmp_path / "old")
     drained(spark, path, tmp_path / "checkpoint", columns="id,ts")
     shutil.rmtree(path)

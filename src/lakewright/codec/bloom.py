@@ -205,7 +205,7 @@ class BloomBuilder:
                 hint="Record keys are never empty; check the key fields of the written rows.",
             )
         if not self._wanted and self._added + len(rows) <= min(_FEW_KEYS, self._entries):
-            self._few += self._places(rows)
+            self._few += (places.copy() for places in self._places(rows))
         else:
             self._add_to_vectors(rows)
         self._added += len(rows)
@@ -265,21 +265,24 @@ class BloomBuilder:
     def _places(self, rows: ByteRows) -> Iterator[npt.NDArray[np.intp]]:
         for first in range(0, len(rows), _KEYS_ADDED_AT_ONCE):
             chain = MurmurChain(_part(rows, slice(first, first + _KEYS_ADDED_AT_ONCE)))
-            yield _places(chain, self._hashes, np.uint32(self._bits))
+            yield from _places(chain, self._hashes, self._bits)
 
 
-def _places(chain: MurmurChain, hashes: int, divisor: np.uint32) -> npt.NDArray[np.intp]:
-    """Positions of the next `hashes` hashes of all rows, in no order.
+def _places(chain: MurmurChain, hashes: int, bits: int) -> Iterator[npt.NDArray[np.intp]]:
+    """Positions of the next `hashes` hashes of all rows, in no order; each overwrites the former.
 
     A quotient by a constant is vectorised where a remainder is not.
     """
-    places = np.empty((hashes, len(chain)), np.intp)
-    for row in places:
-        size = np.abs(chain.advance().view(np.int32)).view(np.uint32)
-        quotient = size // divisor
-        quotient *= divisor
-        np.subtract(size, quotient, out=row, casting="unsafe")
-    return places.ravel()
+    divisor = np.array(bits, np.uint32)
+    signed = np.empty(len(chain), np.int32)
+    size, quotient = signed.view(np.uint32), np.empty(len(chain), np.uint32)
+    places = np.empty(len(chain), np.intp)
+    for _ in range(hashes):
+        np.abs(chain.advance().view(np.int32), out=signed)
+        np.floor_divide(size, divisor, out=quotient)
+        np.multiply(quotient, divisor, out=quotient)
+        np.subtract(size, quotient, out=places, casting="unsafe")
+        yield places
 
 
 def _reduced(state: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:
