@@ -277,7 +277,7 @@ def curves(sizes: Sizes, repeat: int) -> list[str]:
 
 def _rows_curve(sizes: Sizes, repeat: int) -> list[str]:
     works = {n: Work(f"rows_{n}", Events(n)) for n in sizes.curve_rows}
-    contenders = (PLAIN, OURS35)
+    contenders = (PLAIN,)
     found = compete(contenders, [*works.values()], repeat, warm_up=1, apart=True)
     lines = [
         "## Over rows",
@@ -311,7 +311,7 @@ def _rows_curve(sizes: Sizes, repeat: int) -> list[str]:
 
 
 def _partitions_curve(sizes: Sizes, repeat: int) -> list[str]:
-    contenders = (PLAIN, OURS35)
+    contenders = (PLAIN,)
     walls: dict[str, tuple[list[int], list[float]]] = {}
     lines = [
         "## Over partitions",
@@ -323,7 +323,7 @@ def _partitions_curve(sizes: Sizes, repeat: int) -> list[str]:
     ]
     for sort in (NONE, GLOBAL):
         for n in sizes.curve_partitions:
-            rivals = (HUDI12,) if n in sizes.hudi_partitions and sort == NONE else ()
+            rivals = (HUDI12,) if n in sizes.hudi_partitions else ()
             work = Work(f"{sort.lower()}_over_{n}", Events(sizes.curve_events, n), sort)
             result = compete((*contenders, *rivals), [work], repeat, warm_up=1)[work.name]
             for name, ss in result.samples.items():
@@ -350,7 +350,7 @@ class Sizes:
     curve_rows: tuple[int, ...] = (100_000, MEGA, 2 * MEGA, 10 * MEGA)
     curve_events: int = MEGA
     curve_partitions: tuple[int, ...] = (1, 100, 5_000)
-    hudi_partitions: tuple[int, ...] = (100,)
+    hudi_partitions: tuple[int, ...] = ()
 
 
 SMALL = Sizes(20_000, 50_000, (5_000, 20_000), 10_000, (1, 50), (1, 50))
