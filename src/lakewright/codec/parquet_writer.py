@@ -47,6 +47,8 @@ LEVELS: Final = {"zstd": 1, "gzip": 6, "brotli": 4}
 SAMPLE_ROWS: Final = 32_768
 SAMPLE_PIECES: Final = 256
 FEW_ROWS: Final = 4096
+UNSAMPLED_ROWS: Final = 512
+"""So few rows get dictionaries for everything: looking costs more than a wrong choice."""
 DISTINCT_FEW_MAX: Final = 0.95
 DISTINCT_SHARE_MAX: Final = 0.5
 """A dictionary pays if fewer than this share of sampled values are distinct."""
@@ -221,6 +223,10 @@ def dictionary_columns(
         sample = pa.concat_tables([first.slice(start, rows) for start in starts])
     for field in first.schema:
         if field.name in unique or field.name in chosen:
+            continue
+        if first.num_rows <= UNSAMPLED_ROWS and not pt.is_nested(field.type):
+            if first.num_rows and not pt.is_boolean(field.type):
+                chosen.append(field.name)
             continue
         column = sample[field.name].combine_chunks()
         array = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column

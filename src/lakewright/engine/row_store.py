@@ -21,6 +21,8 @@ from lakewright.storage.scratch import Scratch
 __all__ = ["RowStore", "collect_rows", "in_chunks"]
 
 READ_ROWS = 65_536
+JOIN_ROWS = 4096
+"""Fewer rows of a chunk are joined with those of the next, because each batch costs time."""
 CHUNKS_IN_MEMORY = 6
 """Parts of the memory budget that one chunk takes: as it came, as it is arranged, and room for
 the scratch space."""
@@ -56,12 +58,18 @@ class RowStore:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a partition from `start` up to, not including, `stop`."""
         before, end = 0, self.counts.get(partition, 0) if stop is None else stop
+        few: list[pa.RecordBatch] = []
         for chunk in self._chunks:
             first, count = chunk.places.get(partition, (0, 0))
             low, high = max(start - before, 0), min(end - before, count)
             for at in range(low, high, READ_ROWS):
-                yield chunk.rows.slice(first + at, min(READ_ROWS, high - at))
+                few.append(chunk.rows.slice(first + at, min(READ_ROWS, high - at)))
+                if sum(map(len, few)) >= JOIN_ROWS:
+                    yield _joined(few)
+                    few = []
             before += count
+        if few:
+            yield _joined(few)
 
     def close(self) -> None:
         """Give the space back."""
@@ -110,6 +118,10 @@ def in_chunks(batches: Iterable[pa.RecordBatch], chunk_bytes: int) -> Iterator[p
         size += batch.nbytes
     if waiting:
         yield pa.concat_batches(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _arranged(chunk: pa.RecordBatch, scratch: Scratch) -> _Chunk:

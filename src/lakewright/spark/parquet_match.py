@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from lakewright.codec.parquet import ParquetFile
-from lakewright.codec.parquet_footer import RawChunk
+from lakewright.codec.parquet_footer import RawChunk, check_chunks
 from lakewright.spark.routing import plain_type
 
 __all__ = ["LEGACY", "NAMES", "TYPES", "UNREADABLE", "VALUES", "mismatch"]
@@ -47,9 +47,7 @@ _STORED = {
 _ENTRIES, _ELEMENT = "key_value", "element"
 
 
-def mismatch(
-    file: ParquetFile, chunks: Sequence[Sequence[RawChunk]], wanted: pa.Schema
-) -> str | None:
+def mismatch(file: ParquetFile, chunks: list[list[RawChunk]], wanted: pa.Schema) -> str | None:
     """Why a file must not be read by Arrow for the columns `wanted`; None if it may.
 
     `chunks` are the columns of each row group, as the file's footer has them.
@@ -57,11 +55,12 @@ def mismatch(
     metadata = file.metadata
     if any(key.startswith(LEGACY_MARK) for key in _values(metadata.metadata)):
         return LEGACY
-    if file.damage is not None or len(chunks) != metadata.num_row_groups:
-        return UNREADABLE
     stored = file.schema_arrow
     alike = Counter(name.lower() for name in stored.names)
     leaves = [metadata.schema.column(i) for i in range(len(metadata.schema))]
+    told = [(leaf.path, leaf.physical_type) for leaf in leaves]
+    if len(chunks) != metadata.num_row_groups or check_chunks(chunks, told, file.footer_offset):
+        return UNREADABLE
     for field in wanted:
         if alike[field.name.lower()] != 1 or field.name not in stored.names or _dotted(field):
             return NAMES

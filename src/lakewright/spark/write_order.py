@@ -29,20 +29,24 @@ from lakewright.spark.filters import column_of
 from lakewright.spark.tasks import pack
 from lakewright.spark.write_frame import KeyColumns, as_sent, key_columns
 
-__all__ = ["arranged", "moves_rows", "with_key_columns"]
+__all__ = ["arranged", "moves_rows", "order_in_tasks", "with_key_columns"]
 
 BY_PARTITION = (SortMode.PARTITION_PATH_REPARTITION, SortMode.PARTITION_PATH_REPARTITION_AND_SORT)
 
 
-def arranged(job: WriteJob, begun: BegunWrite, frame: DataFrame) -> tuple[DataFrame, Arrangement]:
-    """The frame with its rows in the right tasks, and the order within each task.
+def order_in_tasks(job: WriteJob, begun: BegunWrite) -> Arrangement:
+    """The order of rows within each task.
 
     A sort column that the rows lack, or that has no order, is an `OptionError`.
     """
-    options = job.options
     order = _order(job, begun)
     list(sorted_batches((), begun.context.incoming_schema, order, memory_bytes=0))
-    tasks = options.bulk_insert_parallelism
+    return replace(order, whole=bool(order.columns))
+
+
+def arranged(job: WriteJob, frame: DataFrame, order: Arrangement) -> DataFrame:
+    """The frame with its rows in the right tasks."""
+    tasks = job.options.bulk_insert_parallelism
     if _ranges_rows(job):
         frame, columns = _moved_by(job, frame, order.columns)
         if columns:
@@ -53,8 +57,7 @@ def arranged(job: WriteJob, begun: BegunWrite, frame: DataFrame) -> tuple[DataFr
         frame = _repartition(frame.repartition, tasks, columns)
     elif tasks:
         frame = frame.coalesce(tasks)
-    frame = frame.select(*map(column_of, job.schema.rows.source.names))
-    return frame, replace(order, whole=bool(order.columns))
+    return frame.select(*map(column_of, job.schema.rows.source.names))
 
 
 def moves_rows(job: WriteJob) -> bool:

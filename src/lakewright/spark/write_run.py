@@ -32,6 +32,7 @@ __all__ = [
     "attempt_here",
     "attempts",
     "refuse_speculation",
+    "run_readers",
     "run_tasks",
     "watched",
 ]
@@ -88,7 +89,28 @@ def run_tasks(
     with arrow_batches(frame, batch_rows):
         told = frame.mapInArrow(task, OUTCOME_SCHEMA)
         rows = watched(access, context, told.collect)
-    outcomes = [outcome_of(bytes(row[0]), access.storage.read) for row in rows]
+    return _written(access, [bytes(row[0]) for row in rows])
+
+
+def run_readers(access: Access, spark: SparkSession, work: Work, tasks: int) -> list[WriteStat]:
+    """Let tasks write rows that they read themselves; what was written, in a fixed order.
+
+    Without a frame, because planning a query takes longer than such a job.
+    """
+    context = spark.sparkContext
+    shared, tries = pack(work), attempts(context)
+
+    def task(_: Iterable[int]) -> Iterator[bytes]:
+        yield attempt_packed(shared, (), attempt_here(tries))
+
+    if not tasks:
+        return []
+    told = context.parallelize(range(tasks), tasks).mapPartitions(task)
+    return _written(access, watched(access, context, told.collect))
+
+
+def _written(access: Access, packed: Iterable[bytes]) -> list[WriteStat]:
+    outcomes = [outcome_of(outcome, access.storage.read) for outcome in packed]
     _raise_first(outcomes)
     stats = [stat for outcome in outcomes for stat in outcome.stats]
     return sorted(stats, key=lambda stat: (stat.partition_path or "", stat.file_id or ""))

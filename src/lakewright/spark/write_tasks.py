@@ -145,8 +145,6 @@ class WriteWork:
     ) -> list[WriteStat]:
         """Write the rows of one task."""
         if self.source is not None:
-            for _ in batches:
-                pass  # of a frame that is there for its tasks only
             batches = self.source.batches(token.task)
         rows = self.keyed(batches, token.task)
         if isinstance(self.plan, NewGroups):

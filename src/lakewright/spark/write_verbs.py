@@ -36,9 +36,14 @@ from lakewright.runtime.events import Event, EventHook
 from lakewright.spark.filters import column_of
 from lakewright.spark.parquet_source import TASKS_PER_CORE, ParquetSource, parquet_source
 from lakewright.spark.write_frame import as_sent, incoming_frame, sent_schema
-from lakewright.spark.write_order import arranged, moves_rows, with_key_columns
+from lakewright.spark.write_order import (
+    arranged,
+    moves_rows,
+    order_in_tasks,
+    with_key_columns,
+)
 from lakewright.spark.write_places import PATH, hash_columns, places, routed, shares
-from lakewright.spark.write_run import refuse_speculation, run_tasks, watched
+from lakewright.spark.write_run import refuse_speculation, run_readers, run_tasks, watched
 from lakewright.spark.write_tasks import NewGroups, Places, WriteWork
 from lakewright.storage.resolve import StorageRef
 from lakewright.table import Table, WriteArguments
@@ -81,19 +86,21 @@ class SparkWriter(ArrowWriter):
 
     def new_groups(self, begun: BegunWrite, source: RowSource) -> list[WriteStat]:  # noqa: ARG002
         """Rows as new file groups."""
-        frame, order = arranged(self.job, begun, self.frame.rows)
-        plan = NewGroups(order, partitioned=bool(self.job.keys.partition_fields))
-        files = self._files(plan)
+        job, rows = self.job, self.frame.rows
+        order = order_in_tasks(job, begun)
+        partitioned = bool(job.keys.partition_fields)
+        work = self._work(begun, NewGroups(order, partitioned=partitioned))
+        files = self._files(partitioned=partitioned)
         self._tell(begun, files)
+        if not isinstance(files, str):
+            begun.start()
+            work = replace(work, source=files)
+            return run_readers(job.access, rows.sparkSession, work, len(files.tasks))
+        frame = arranged(job, rows, order)
         begun.start()
-        if isinstance(files, str):
-            return run_tasks(self.job.access, frame, self._work(begun, plan))
-        if not files.tasks:
-            return []
-        work = replace(self._work(begun, plan), source=files)
-        return run_tasks(self.job.access, files.frame(frame.sparkSession), work)
+        return run_tasks(job.access, frame, work)
 
-    def _files(self, plan: NewGroups) -> ParquetSource | str:
+    def _files(self, *, partitioned: bool) -> ParquetSource | str:
         """The files that the tasks can read themselves; otherwise why they cannot."""
         job = self.job
         if moves_rows(job):
@@ -103,7 +110,7 @@ class SparkWriter(ArrowWriter):
             job.schema.rows.source,
             self.ref,
             # Every task makes a file in each of its partitions.
-            tasks_per_core=1 if plan.partitioned else TASKS_PER_CORE,
+            tasks_per_core=1 if partitioned else TASKS_PER_CORE,
             tasks_max=job.options.bulk_insert_parallelism,
         )
 
