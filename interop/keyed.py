@@ -61,9 +61,15 @@ def _latest(table: KeyedTable, _: pa.Table) -> pa.Table:
     return table.columns.arrow(table.model.latest())
 
 
+def _in_order(table: KeyedTable, _: pa.Table) -> pa.Table:
+    """The columns of the rows where deletions are ordered as rows are."""
+    return table.columns.arrow(table.model.in_order())
+
+
 Explained = Callable[[KeyedTable, pa.Table], pa.Table]
 EXPLAINED: Mapping[str, Explained] = {
     "latest-in-a-log": _latest,
+    "deletions-in-order": _in_order,
     **{name: partial(_of_partition, name) for name in OF_PARTITIONS},
 }
 

@@ -39,6 +39,8 @@ class Stored:
     log: Version | None = None
     last: Version | None = None
     """The last version that came into the log, whether it counts or not."""
+    ordered: Version | None = None
+    """What the log says to a reader that orders deletions by their values too."""
     struck: bool = False
     """Whether a deletion without an ordering value is somewhere in the log."""
 
@@ -84,6 +86,9 @@ class Rule:
             return winner
         names = {**other, **winner}
         return {n: other.get(n) if winner.get(n) is None else winner[n] for n in names}
+
+
+ORDERED = Rule(8, "event")
 
 
 @dataclass
@@ -166,6 +171,8 @@ class Model:
         if stored is not None:
             older = stored.log
             stored.log = version if older is None else self.rule.in_log(older, version)
+            before = stored.ordered
+            stored.ordered = version if before is None else ORDERED.in_log(before, version)
             stored.last = version
             stored.struck |= version == Delete()
         elif not isinstance(version, Delete):
@@ -193,9 +200,20 @@ class Model:
         seen = (stored.last or stored.base for stored in self.held.values())
         return [row for row in seen if row is not None and not isinstance(row, Delete)]
 
+    def in_order(self) -> list[Row]:
+        """What a reader sees for which ordering values decide about deletions as well."""
+        held = self.held.values()
+        seen = (_over(ORDERED, stored.base, stored.ordered) for stored in held)
+        return [row for row in seen if row is not None]
+
     def _seen(self, stored: Stored) -> Row | None:
-        if stored.log is None:
-            return stored.base
-        if stored.base is not None:
-            return self.rule.over_base(stored.base, stored.log)
-        return None if isinstance(stored.log, Delete) else stored.log
+        return _over(self.rule, stored.base, stored.log)
+
+
+def _over(rule: Rule, base: Row | None, log: Version | None) -> Row | None:
+    """A row as its base file and its log have it together."""
+    if log is None:
+        return base
+    if base is not None:
+        return rule.over_base(base, log)
+    return None if isinstance(log, Delete) else log

@@ -136,12 +136,15 @@ class KeyedWriter:
     def _partial_columns(self, rules: MergeRules, index: IndexType) -> frozenset[str] | None:
         """Columns of rows that are stored as partial ones; None for whole rows.
 
-        A bucket index cannot tell rows that are there from others, so their rows are completed; so
-        are those of tables that mark deleted rows, whose mark Hudi 1.0 looks for in every row.
+        A bucket index cannot tell rows that are there from others, so their rows are completed. So
+        are all that Hudi 1.0 cannot join: rows of tables that mark deleted ones, rows in logs of
+        tables ordered by commit time, and rows that global indexes look for.
         """
-        joins = isinstance(rules.merger, EventTimeMerger | CommitTimeMerger)
-        marked = DELETED_COLUMN in self.schema.names
-        return self.columns if joins and index is not IndexType.BUCKET and not marked else None
+        logs = self.job.snapshot.properties.table_type == "MERGE_ON_READ"
+        known = EventTimeMerger if logs else EventTimeMerger | CommitTimeMerger
+        joins = isinstance(rules.merger, known) and DELETED_COLUMN not in self.schema.names
+        in_place = index is not IndexType.BUCKET and not (logs and index.is_global)
+        return self.columns if joins and in_place else None
 
     # ---- the way of every keyed write ----------------------------------------------------------
 
