@@ -110,7 +110,7 @@ KINDS: tuple[tuple[int, str, str, str, str, str, bool], ...] = (
     (6, "cow", "SIMPLE", "timestamp", "hive", "event", True),
     (6, "cow", "GLOBAL_BLOOM", "simple", "hive_encoded", "commit", True),
     (6, "cow", "BUCKET", "complex", "encoded", "event", True),
-    (6, "mor", "BLOOM", "complex", "hive_encoded", "event", True),
+    (6, "mor", "BLOOM", "complex", "hive_encoded", "event", False),
     (6, "mor", "SIMPLE", "simple", "plain", "partial", False),
     (6, "mor", "GLOBAL_SIMPLE", "timestamp", "plain", "commit", False),
     (6, "mor", "BUCKET", "nonpartitioned", "plain", "event", False),

@@ -35,6 +35,7 @@ from lakewright.codec.parquet_footer import (
     row_group_chunks,
     typed_bounds,
 )
+from lakewright.codec.thrift import CompactReader, Field
 from lakewright.errors import LakewrightError, StorageError
 
 __all__ = [
@@ -62,7 +63,9 @@ class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
     """
 
     def __init__(self, source: Any, footer: bytes, base_offset: int, **options: Any) -> None:
-        self._footer = footer
+        self.footer = footer
+        """Its Thrift bytes."""
+        self._source = source
         self._base_offset = base_offset
         self._pages_end: int = source.size() - len(footer) - TRAILER_BYTES
         super().__init__(source, **options)
@@ -74,7 +77,7 @@ class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
 
     @cached_property
     def _raw_chunks(self) -> list[list[RawChunk]]:
-        return row_group_chunks(self._footer)
+        return row_group_chunks(self.footer)
 
     @cached_property
     def chunks(self) -> list[dict[str, RawChunk]]:
@@ -90,6 +93,22 @@ class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
         columns = (schema.column(i) for i in range(len(schema)))
         leaves = [(column.path, column.physical_type) for column in columns]
         return check_chunks(groups, leaves, self._pages_end)
+
+    @cached_property
+    def raw_groups(self) -> list[dict[int, Field]]:
+        """Row groups as the footer has them; look at `damage` before."""
+        groups: list[dict[int, Field]] = CompactReader(self.footer).struct()[4].value.values
+        return groups
+
+    def read_raw(self, begin: int, size: int, *, path: str) -> bytes:
+        """Stored bytes of the file."""
+        try:
+            found: bytes = self._source.read_at(size, begin)
+        except _FAILURES as error:
+            raise _unreadable(error, path, self._base_offset + begin) from error
+        if len(found) != size:
+            raise corrupt("it ends in the middle of a column", path, self._base_offset + begin)
+        return found
 
     def offset_of(self, group: int) -> int:
         """Where a row group begins; where the footer does, if that does not tell."""

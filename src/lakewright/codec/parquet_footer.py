@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.types as pt
 
+from lakewright.codec.thrift import CompactReader, Kind
 from lakewright.errors import CorruptFileError, UnsupportedTableError
 
 __all__ = [
@@ -42,10 +43,7 @@ TAIL_BYTES = 1 << 16
 TRAILER_BYTES = 8
 SIGNATURE_BYTES = 28
 """Nonce and tag that follow a readable footer of a file with encrypted columns."""
-NESTING_MAX = 32
 
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
-_LIST, _SET, _MAP, _STRUCT = range(9, 13)
 _BOOLEAN, _INT32, _INT64, _INT96, _FLOAT, _DOUBLE_TYPE, _BYTE_ARRAY, _FIXED = range(8)
 _TYPE_NAMES = (
     "BOOLEAN",
@@ -131,12 +129,12 @@ def encrypted(path: str) -> UnsupportedTableError:
 
 def row_group_chunks(footer: bytes) -> list[list[RawChunk]]:
     """The columns of each row group, nested ones by their leaves; empty if it does not parse."""
-    thrift = _Compact(footer)
+    thrift = CompactReader(footer)
     groups: list[list[RawChunk]] = []
     try:
         for field, kind in thrift.fields():
-            if field == 4 and kind == _LIST:
-                groups = [_row_group(thrift) for _ in range(thrift.list_of(_STRUCT))]
+            if field == 4 and kind == Kind.LIST:
+                groups = [_row_group(thrift) for _ in range(thrift.list_of(Kind.STRUCT))]
                 break
             thrift.skip(kind)
     except (IndexError, ValueError, struct.error):
@@ -184,11 +182,11 @@ def corrupt(why: str, path: str, offset: int) -> CorruptFileError:
     )
 
 
-def _row_group(thrift: _Compact) -> list[RawChunk]:
+def _row_group(thrift: CompactReader) -> list[RawChunk]:
     chunks: list[RawChunk] = []
     for field, kind in thrift.fields():
-        if field == 1 and kind == _LIST:
-            for _ in range(thrift.list_of(_STRUCT)):
+        if field == 1 and kind == Kind.LIST:
+            for _ in range(thrift.list_of(Kind.STRUCT)):
                 chunk = _column_chunk(thrift)
                 if chunk is not None:
                     chunks.append(chunk)
@@ -197,27 +195,27 @@ def _row_group(thrift: _Compact) -> list[RawChunk]:
     return chunks
 
 
-def _column_chunk(thrift: _Compact) -> RawChunk | None:
+def _column_chunk(thrift: CompactReader) -> RawChunk | None:
     found = None
     for field, kind in thrift.fields():
-        if field == 3 and kind == _STRUCT:
+        if field == 3 and kind == Kind.STRUCT:
             found = _column_metadata(thrift)
         else:
             thrift.skip(kind)
     return found
 
 
-def _column_metadata(thrift: _Compact) -> RawChunk:
+def _column_metadata(thrift: CompactReader) -> RawChunk:
     names: tuple[str, ...] = ()
     numbers = {1: -1, 5: -1, 7: -1, 9: -1, 11: 0}  # type, values, bytes, data page, dictionary
     statistics: dict[int, bytes | int] = {}
     for field, kind in thrift.fields():
-        if field in numbers and kind in (_I32, _I64):
+        if field in numbers and kind in (Kind.I32, Kind.I64):
             numbers[field] = thrift.zigzag()
-        elif field == 3 and kind == _LIST:
-            raw = [thrift.binary() for _ in range(thrift.list_of(_BINARY))]
+        elif field == 3 and kind == Kind.LIST:
+            raw = [thrift.binary() for _ in range(thrift.list_of(Kind.BINARY))]
             names = tuple(name.decode("utf-8", "replace") for name in raw)
-        elif field == 12 and kind == _STRUCT:
+        elif field == 12 and kind == Kind.STRUCT:
             statistics = _statistics(thrift)
         else:
             thrift.skip(kind)
@@ -238,129 +236,16 @@ def _column_metadata(thrift: _Compact) -> RawChunk:
     )
 
 
-def _statistics(thrift: _Compact) -> dict[int, bytes | int]:
+def _statistics(thrift: CompactReader) -> dict[int, bytes | int]:
     found: dict[int, bytes | int] = {}
     for field, kind in thrift.fields():
-        if kind == _BINARY:
+        if kind == Kind.BINARY:
             found[field] = thrift.binary()
-        elif kind == _I64:
+        elif kind == Kind.I64:
             found[field] = thrift.zigzag()
         else:
             thrift.skip(kind)
     return found
-
-
-class _Compact:
-    """A reader of the compact protocol; bad bytes raise `IndexError` or `ValueError`."""
-
-    __slots__ = ("_at", "_data")
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def fields(self) -> Any:
-        """Ids and types of the fields of a struct; each value must be taken before the next."""
-        last = 0
-        while True:
-            head = self._data[self._at]
-            self._at += 1
-            if head == 0:
-                return
-            delta = head >> 4
-            last = last + delta if delta else self.zigzag()
-            yield last, head & 15
-
-    def varint(self) -> int:
-        """An unsigned number of up to ten bytes."""
-        value = shift = 0
-        data, at = self._data, self._at
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                self._at = at
-                return value
-            shift += 7
-            if shift > 63:
-                raise ValueError("a number is too long")
-
-    def zigzag(self) -> int:
-        """A signed number."""
-        value = self.varint()
-        return (value >> 1) ^ -(value & 1)
-
-    def binary(self) -> bytes:
-        """Bytes after their length."""
-        length = self.varint()
-        end = self._at + length
-        if end > len(self._data):
-            raise ValueError("bytes reach beyond the footer")
-        value = self._data[self._at : end]
-        self._at = end
-        return value
-
-    def list_of(self, kind: int) -> int:
-        """The length of a list whose elements must have a type."""
-        length, found = self._list_head()
-        if length and found != kind:
-            raise ValueError("a list has elements of another type")
-        return length
-
-    def _list_head(self) -> tuple[int, int]:
-        head = self._data[self._at]
-        self._at += 1
-        length = head >> 4
-        if length == 15:
-            length = self.varint()
-        if length > len(self._data) - self._at:
-            raise ValueError("a list reaches beyond the footer")
-        return length, head & 15
-
-    def skip(self, kind: int, depth: int = 0) -> None:
-        """Pass over a value."""
-        if depth > NESTING_MAX:
-            raise ValueError("nested too deeply")
-        if kind in (_TRUE, _FALSE):
-            return
-        if kind in (_I16, _I32, _I64):
-            self.varint()
-        elif kind == _BINARY:
-            self.binary()
-        elif kind == _STRUCT:
-            for _, inner in self.fields():
-                self.skip(inner, depth + 1)
-        elif kind in (_LIST, _SET):
-            length, inner = self._list_head()
-            for _ in range(length):
-                self._skip_element(inner, depth + 1)
-        elif kind == _MAP:
-            self._skip_map(depth)
-        elif kind == _BYTE:
-            self._at += 1
-        elif kind == _DOUBLE:
-            self._at += 8
-        else:
-            raise ValueError("unknown type")
-
-    def _skip_element(self, kind: int, depth: int) -> None:
-        if kind in (_TRUE, _FALSE):
-            self._at += 1
-        else:
-            self.skip(kind, depth)
-
-    def _skip_map(self, depth: int) -> None:
-        length = self.varint()
-        if not length:
-            return
-        if length > len(self._data) - self._at:
-            raise ValueError("a map reaches beyond the footer")
-        head = self._data[self._at]
-        self._at += 1
-        for _ in range(length):
-            self._skip_element(head >> 4, depth + 1)
-            self._skip_element(head & 15, depth + 1)
 
 
 def _value(raw: bytes | None, physical: int, kind: pa.DataType) -> Any | None:

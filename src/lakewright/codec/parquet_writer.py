@@ -26,7 +26,7 @@ import pyarrow.types as pt
 
 from lakewright.errors import OptionError, SchemaError
 
-__all__ = ["CODECS", "ParquetPolicy", "ParquetSink", "dictionary_columns"]
+__all__ = ["CODECS", "ParquetPolicy", "ParquetSink", "dictionary_columns", "parquet_writer"]
 
 CODECS: Final = {
     "uncompressed": "none",
@@ -164,9 +164,8 @@ class ParquetSink:
             return
         schema = self._waiting[0].schema
         table = pa.Table.from_batches(self._waiting, schema=schema).unify_dictionaries()
-        writer = self._open(table)
         try:
-            writer.write_table(table, row_group_size=table.num_rows)
+            self._write_group(table)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise SchemaError(
                 f"Rows cannot be written as Parquet: {error}.",
@@ -182,33 +181,45 @@ class ParquetSink:
         writer.add_key_value_metadata(dict(values))
         writer.close()
 
+    def _write_group(self, table: pa.Table) -> None:
+        self._open(table).write_table(table, row_group_size=table.num_rows)
+
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
         if self._writer is None:
-            self._writer = self._opened(first)
+            self._writer = parquet_writer(
+                self._sink, first.schema, self._policy, self._dictionary(first)
+            )
         return self._writer
 
-    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
-        codec, level = self._policy.compression
-        chosen: Sequence[str] = self._policy.dictionary
-        if chosen == "auto":
-            chosen = dictionary_columns(first, unique=self._unique, repeated=self._repeated)
-        return pq.ParquetWriter(
-            self._sink,
-            first.schema,
-            version="1.0",
-            data_page_version="1.0",
-            compression=codec,
-            compression_level=level,
-            use_dictionary=list(chosen),
-            write_statistics=True,
-            data_page_size=self._policy.page_bytes,
-            use_deprecated_int96_timestamps=False,
-            use_compliant_nested_type=True,
-            store_schema=False,
-            store_decimal_as_integer=False,
-            write_page_index=False,
-            write_page_checksum=False,
-        )
+    def _dictionary(self, first: pa.Table) -> list[str]:
+        """Columns that get a dictionary, by the first rows."""
+        if self._policy.dictionary != "auto":
+            return list(self._policy.dictionary)
+        return dictionary_columns(first, unique=self._unique, repeated=self._repeated)
+
+
+def parquet_writer(
+    sink: Any, schema: pa.Schema, policy: ParquetPolicy, dictionary: Sequence[str]
+) -> pq.ParquetWriter:
+    """A writer of files as all readers of Hudi tables understand them."""
+    codec, level = policy.compression
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="1.0",
+        data_page_version="1.0",
+        compression=codec,
+        compression_level=level,
+        use_dictionary=list(dictionary),
+        write_statistics=True,
+        data_page_size=policy.page_bytes,
+        use_deprecated_int96_timestamps=False,
+        use_compliant_nested_type=True,
+        store_schema=False,
+        store_decimal_as_integer=False,
+        write_page_index=False,
+        write_page_checksum=False,
+    )
 
 
 def dictionary_columns(

@@ -1,23 +1,25 @@
 """A base file while it is being written: its rows, its footer, and what the commit says about it.
 
-Memory is one row group. Rows keep their order; the footer tells the file's bounds and, where the
-table has one, its bloom filter. Publishing is `txn/publishing`'s.
+Memory is one row group. Rows keep their order. A file that follows an older version takes row
+groups over from it as they are, where nothing changes in them. The footer tells the file's bounds
+and, where the table has one, its bloom filter. Publishing is `txn/publishing`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lakewright.codec.parquet_successor import SuccessorSink
 from lakewright.codec.parquet_writer import ParquetPolicy, ParquetSink
 from lakewright.engine.base_footer import FooterKeys
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.meta_columns import REPEATED, UNIQUE, Stamp
 from lakewright.engine.partition_marks import mark_partition
-from lakewright.engine.write_context import RECORD_KEY, WriteContext
+from lakewright.engine.write_context import FILE_NAME, RECORD_KEY, WriteContext
 from lakewright.errors import CorruptFileError
 from lakewright.format.file_names import BaseFileName
 from lakewright.format.file_slices import BaseFile
@@ -32,6 +34,8 @@ __all__ = ["NO_PREVIOUS_COMMIT", "Filled", "NewVersion", "OpenFile", "RowCursor"
 
 NO_PREVIOUS_COMMIT = "null"
 COPY_ROWS = 65_536
+KEPT_SHARE = 4
+"""Row groups of at least this part of a full one are taken over."""
 LAST_GROUP_SHARE = 8
 """A file ends rather than get a last row group smaller than this part of a full one."""
 
@@ -93,8 +97,11 @@ class NewVersion:
         self, reader: BaseReader, batches: Iterable[pa.RecordBatch], first_row: int, sink: Any
     ) -> Filled:
         """Copy the rows of the older version, then add the new ones."""
-        file = OpenFile(self, sink)
+        file = OpenFile.successor(self, sink, reader)
         for group in reader.row_groups():
+            if file.takes_over(group):
+                file.take_over(group)
+                continue
             for old in reader.batches(group, COPY_ROWS):
                 file.add_copied(old)
         copied = file.rows
@@ -146,13 +153,9 @@ class OpenFile:
         version: NewVersion,
         sink: Any,
         *,
-        inherited: FooterKeys | None = None,
-        policy: ParquetPolicy | None = None,
+        older: BaseReader | None = None,
     ) -> None:
-        """`inherited`: what the footer of the older version tells about all keys of its rows.
-
-        `policy`: how the file is encoded, where not as the write says.
-        """
+        """`older`: the version of which it is the successor."""
         context = version.context
         self._context = context
         self._stamp = Stamp(
@@ -161,12 +164,38 @@ class OpenFile:
             file_name=version.name.text,
             task=version.task,
         )
+        inherited = None
+        if older is not None:
+            inherited = FooterKeys.inherited(context, _footer(older), spawner=version.spawner)
         self._inherits = inherited is not None
         self._keys = inherited or FooterKeys(context, spawner=version.spawner)
-        self._sink = ParquetSink(
-            sink, context.schema, policy or context.parquet, unique=UNIQUE, repeated=REPEATED
-        )
-        self._path = version.name.text
+        self._older = older
+        self._sink = _sink(context, sink, older)
+        self._name = version.name.text
+
+    @classmethod
+    def successor(cls, version: NewVersion, sink: Any, older: BaseReader) -> OpenFile:
+        """A file that goes on from an older version: from its footer, and from its row groups."""
+        return cls(version, sink, older=older)
+
+    def takes_over(self, group: int) -> bool:
+        """Whether a row group of the older version can stay as it is, and is large enough for it.
+
+        Small ones are written anew together with what follows, so that they do not become many.
+        """
+        if not isinstance(self._sink, SuccessorSink) or self._older is None:
+            return False
+        rows = self._older.file.metadata.row_group(group).num_rows
+        return bool(rows >= self._context.parquet.row_group_rows // KEPT_SHARE)
+
+    def take_over(self, group: int, keys: pa.Array | None = None) -> None:
+        """Take a row group of the older version as it is; `keys` are its record keys if known."""
+        if not isinstance(self._sink, SuccessorSink) or self._older is None:
+            raise AssertionError("row groups are taken over only where that is possible")
+        if not self._inherits:
+            keys = self._older.column(group, RECORD_KEY) if keys is None else keys
+            self._keys.add(self._known(keys))
+        self._sink.take_over(group, {FILE_NAME: self._name})
 
     @property
     def rows(self) -> int:
@@ -201,17 +230,20 @@ class OpenFile:
             room = self._sink.room(batch)
             part, batch = batch.slice(0, room), batch.slice(room)
             if self._context.populate_meta:
-                keys = part.column(RECORD_KEY)
-                if keys.null_count:
-                    raise CorruptFileError(
-                        f"{keys.null_count} rows of the older version have no record key.",
-                        hint="The file does not follow the table's properties; look at it before "
-                        "rows are added to its file group.",
-                        context={"path": self._path},
-                    )
+                keys = self._known(part.column(RECORD_KEY))
                 if inserted or not self._inherits:
                     self._keys.add(keys)
             self._sink.write(self._stamp.copied(part))
+
+    def _known(self, keys: pa.Array) -> pa.Array:
+        if keys.null_count:
+            raise CorruptFileError(
+                f"{keys.null_count} rows of the older version have no record key.",
+                hint="The file does not follow the table's properties; look at it before "
+                "rows are added to its file group.",
+                context={"path": self._name},
+            )
+        return keys
 
     def is_full(self) -> bool:
         """Whether the next rows belong into another file; sizes the next row group if not."""
@@ -229,6 +261,44 @@ class OpenFile:
         """Write the footer; how many rows the file has."""
         self._sink.close(self._keys.values())
         return self._sink.rows
+
+
+def _sink(context: WriteContext, sink: Any, older: BaseReader | None) -> ParquetSink:
+    if older is None:
+        return ParquetSink(sink, context.schema, context.parquet, unique=UNIQUE, repeated=REPEATED)
+    policy = _policy(context, older)
+    if context.populate_meta and older.file.metadata.num_row_groups:
+        found = SuccessorSink.of(
+            sink,
+            context.schema,
+            policy,
+            older=older.file,
+            path=older.path,
+            unique=UNIQUE,
+            repeated=REPEATED,
+        )
+        if found is not None:
+            return found
+    return ParquetSink(sink, context.schema, policy, unique=UNIQUE, repeated=REPEATED)
+
+
+def _policy(context: WriteContext, older: BaseReader) -> ParquetPolicy:
+    """Columns get a dictionary if they have one in the older version; then no sample is needed."""
+    metadata = older.file.metadata
+    names = {field.name for field in older.file.schema_arrow}
+    auto = context.parquet.dictionary == "auto"
+    if not auto or not metadata.num_row_groups or names != set(context.schema.names):
+        return context.parquet
+    group = metadata.row_group(0)
+    columns = (group.column(i) for i in range(group.num_columns))
+    kept = (c.path_in_schema for c in columns if c.has_dictionary_page)
+    chosen = dict.fromkeys((*REPEATED, *(path for path in kept if path not in UNIQUE)))
+    return replace(context.parquet, dictionary=tuple(chosen))
+
+
+def _footer(older: BaseReader) -> dict[str, str]:
+    stored = older.file.metadata.metadata or {}
+    return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in stored.items()}
 
 
 class RowCursor:

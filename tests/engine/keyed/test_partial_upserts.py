@@ -31,15 +31,17 @@ SCHEMA = pa.schema(
 KEYS = [f"k{i}" for i in range(12)]
 EVENT, COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 SHAPES = [
-    (version, type_, mode, index)
+    (version, type_, mode, index, True)
     for version in (6, 8)
     for type_ in ("cow", "mor")
     for mode in (EVENT, COMMIT)
     for index in ("SIMPLE", "GLOBAL_BLOOM", "BUCKET")
-]
+] + [(6, "cow", EVENT, "SIMPLE", False), (8, "mor", COMMIT, "BUCKET", False)]
 
 
-def table_of(version: int, type_: str, mode: str, schema: pa.Schema = SCHEMA) -> QuickTable:
+def table_of(
+    version: int, type_: str, mode: str, schema: pa.Schema = SCHEMA, *, meta: bool = True
+) -> QuickTable:
     clock = ManualClock(START_MS)
     storage = MemoryStorage(MemoryBucket(clock=clock))
     spec = NewTable(
@@ -51,6 +53,7 @@ def table_of(version: int, type_: str, mode: str, schema: pa.Schema = SCHEMA) ->
         partition_fields=("p",),
         ordering_fields=() if version == 6 and mode == COMMIT else ("ts",),
         merge_mode=mode,
+        populate_meta_fields=meta,
         timeline_timezone="UTC",
     )
     create_table(storage, spec, clock=clock, random=SeededRandom(1))
@@ -76,10 +79,12 @@ def joined(older: dict[str, Any] | None, newer: dict[str, Any], mode: str) -> di
     return {**older, **newer}
 
 
-@pytest.mark.parametrize(("version", "type_", "mode", "index"), SHAPES)
-def test_only_the_named_columns_change(version: int, type_: str, mode: str, index: str) -> None:
+@pytest.mark.parametrize(("version", "type_", "mode", "index", "meta"), SHAPES)
+def test_only_the_named_columns_change(
+    version: int, type_: str, mode: str, index: str, meta: bool
+) -> None:
     rng = random.Random(f"{version}{type_}{mode}{index}")
-    table = table_of(version, type_, mode)
+    table = table_of(version, type_, mode, meta=meta)
     options = {
         "hoodie.index.type": index,
         "hoodie.bucket.index.num.buckets": "2",

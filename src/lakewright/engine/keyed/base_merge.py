@@ -1,9 +1,10 @@
 """Merging changed rows into a base file: a new version of the file, row group by row group.
 
 For every row group the key column alone decides which rows meet a change; payload columns stream
-past. Rows that change get the meta columns of the write, rows that stay keep theirs but the file
-name. Rows that the file did not have come at its end. Memory is the changed rows and one row group.
-The footer goes on from that of the older version: only new keys are added to its bloom filter.
+past, and a row group in which nothing changes is taken over as it is, undecoded. Rows that change
+get the meta columns of the write, rows that stay keep theirs but the file name. Rows that the file
+did not have come at its end. Memory is the changed rows and one row group. The footer goes on from
+that of the older version: only new keys are added to its bloom filter.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lakewright.codec.parquet_writer import ParquetPolicy
 from lakewright.engine.base_file import Filled, NewVersion, OpenFile
-from lakewright.engine.base_footer import FooterKeys
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.keyed.change_log import ChangeLog
-from lakewright.engine.meta_columns import REPEATED, UNIQUE, Stamp, plain
+from lakewright.engine.meta_columns import Stamp, plain
 from lakewright.engine.runner import ahead
 from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
@@ -98,10 +97,12 @@ def merge_into_base_file(
 
     def fill(sink: Any) -> Filled:
         reader = BaseReader.open(storage, base, schema=context.schema)
-        inherited = FooterKeys.inherited(context, _footer(reader), spawner=spawner)
-        out = OpenFile(file, sink, inherited=inherited, policy=_policy(context, reader))
-        for merged in ahead(lambda: _merged(reader, context, rules, state), spawner):
-            out.add_copied(merged)
+        out = OpenFile.successor(file, sink, reader)
+        for merged in ahead(lambda: _merged(reader, context, rules, state, out), spawner):
+            if isinstance(merged, _Untouched):
+                out.take_over(merged.group, merged.keys)
+            else:
+                out.add_copied(merged)
         old = out.rows
         for rows in state.remaining(BATCH_ROWS):
             if log is not None:
@@ -138,13 +139,24 @@ def _state(
     return versions.finish()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Untouched:
+    """A row group in which nothing changes."""
+
+    group: int
+    keys: pa.Array
+
+
 def _merged(
-    reader: BaseReader, context: WriteContext, rules: MergeRules, state: LogState
-) -> Iterator[pa.RecordBatch]:
+    reader: BaseReader, context: WriteContext, rules: MergeRules, state: LogState, out: OpenFile
+) -> Iterator[pa.RecordBatch | _Untouched]:
     keys_of = _stored_keys if context.populate_meta else _formed_keys(rules.keys)
     for group in reader.row_groups():
         keys = keys_of(reader, group)
         codes = state.locate(keys, every=True)
+        if out.takes_over(group) and not (codes >= 0).any():
+            yield _Untouched(group, keys)
+            continue
         start = 0
         for batch in reader.batches(group, BATCH_ROWS, {RECORD_KEY: keys}):
             stop = start + batch.num_rows
@@ -170,22 +182,3 @@ def _stored(rows: pa.RecordBatch, context: WriteContext) -> pa.RecordBatch:
         return rows
     at = rows.schema.get_field_index(RECORD_KEY)
     return rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, pa.string()))
-
-
-def _policy(context: WriteContext, reader: BaseReader) -> ParquetPolicy:
-    """Columns get a dictionary if they have one in the older version; then no sample is needed."""
-    metadata = reader.file.metadata
-    names = {field.name for field in reader.file.schema_arrow}
-    auto = context.parquet.dictionary == "auto"
-    if not auto or not metadata.num_row_groups or names != set(context.schema.names):
-        return context.parquet
-    group = metadata.row_group(0)
-    columns = (group.column(i) for i in range(group.num_columns))
-    kept = (c.path_in_schema for c in columns if c.has_dictionary_page)
-    chosen = dict.fromkeys((*REPEATED, *(path for path in kept if path not in UNIQUE)))
-    return replace(context.parquet, dictionary=tuple(chosen))
-
-
-def _footer(reader: BaseReader) -> dict[str, str]:
-    stored = reader.file.metadata.metadata or {}
-    return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in stored.items()}

@@ -21,6 +21,8 @@ from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.write_context import RECORD_KEY
 from lakewright.format.evolution import conversion
 from lakewright.format.file_slices import FileSlice
+from lakewright.format.key_spec import KeySpec
+from lakewright.format.keys import record_keys
 from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.registry import MergerRegistry
 
@@ -42,13 +44,19 @@ class Completion:
         table = self.snapshot.schema.arrow
         kept = [f for f in rows.schema if f.name not in self.columns and f.name not in KEYED]
         lacking = [f for f in kept if f.name in table.names]
-        names = (RECORD_KEY, *(f.name for f in lacking))
+        spec = KeySpec.from_properties(self.snapshot.properties)
+        stored_keys = self.snapshot.properties.populate_meta_fields
+        tops = [name.partition(".")[0] for name in spec.record_key_fields]
+        names = tuple(
+            dict.fromkeys([*([RECORD_KEY] if stored_keys else tops), *(f.name for f in lacking)])
+        )
         reader = SliceReader(self.snapshot, names, None, ReadOptions(), self.registry)
         place = np.full(rows.num_rows, -1, dtype=np.int64)
         pieces: list[pa.RecordBatch] = []
         found = 0
         for batch in reader.read(ScanTask(slice_)):
-            codes = index.locate(batch.column(RECORD_KEY))
+            keys = batch.column(RECORD_KEY) if stored_keys else record_keys(batch, spec)
+            codes = index.locate(keys)
             at = np.flatnonzero(codes >= 0)
             if len(at):
                 place[codes[at]] = np.arange(found, found + len(at))

@@ -23,6 +23,7 @@ from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.write_context import RECORD_KEY
 from lakewright.format.evolution import conversion
 from lakewright.format.file_slices import FileSlice
+from lakewright.format.row_keys import RowKeys
 from lakewright.merge.columns import Bools
 from lakewright.merge.fold import LogVersions
 from lakewright.merge.protocol import Phase
@@ -78,7 +79,9 @@ class Moves:
         known = self.schema.names
         columns = tuple(name for name in self.snapshot.schema.arrow.names if name in known)
         reader = SliceReader(self.snapshot, columns, None, ReadOptions(), self.registry)
-        for batch in reader.read(ScanTask(slice_)):
+        formed = RowKeys(self.rules.keys, instant="")
+        for stored in reader.read(ScanTask(slice_)):
+            batch = stored if RECORD_KEY in stored.schema.names else formed.add_to(stored)
             found = state.locate(batch.column(RECORD_KEY), every=True)
             at = np.flatnonzero(found >= 0)
             if len(at):

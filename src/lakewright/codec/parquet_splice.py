@@ -1,0 +1,165 @@
+"""Row groups taken from one Parquet file into another as they are, without decoding a page.
+
+Pages of a column do not say where in a file they lie; only the footer does. So a row group moves by
+copying its bytes and writing its place anew; statistics, encodings and codec stay. Whole columns
+can be replaced on the way by those of other files. Page indexes and Parquet's own bloom filters,
+which lie elsewhere in a file, are left behind.
+
+`Splice.like` answers None where files do not fit together: other columns or types, encryption, a
+footer that contradicts itself, statistics whose order is not told. Then rows must be decoded.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from lakewright.codec.parquet import ParquetFile
+from lakewright.codec.parquet_footer import MAGIC
+from lakewright.codec.thrift import CompactReader, Field, Fields, Items, Kind, struct_bytes
+
+__all__ = ["Splice"]
+
+_VERSION, _SCHEMA, _ROWS, _GROUPS, _VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION = range(1, 9)
+_COLUMNS, _BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _COMPRESSED, _ORDINAL = range(1, 8)
+_FILE_OFFSET, _METADATA = 2, 3
+_PATH, _UNCOMPRESSED, _SIZE, _DATA, _INDEX, _DICTIONARY = 3, 6, 7, 9, 10, 11
+_CHUNK_KEPT: Final = frozenset({_FILE_OFFSET, _METADATA})
+_BLOOM: Final = frozenset({14, 15})
+_TOLD: Final = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Of a column in the schema: type, length, repetition, name, children, converted type, digits."""
+_LOGICAL: Final = 10
+KNOWN_WRITERS: Final = (b"parquet-cpp-arrow version ", b"parquet-mr version 1.1")
+"""Writers whose statistics mean what they say."""
+
+
+class Splice:
+    """A file that is put together; `close` finishes it, not the sink."""
+
+    def __init__(self, sink: Any, model: Fields) -> None:
+        self._sink = sink
+        self._model = model
+        self._groups: list[dict[int, Field]] = []
+        self.rows = 0
+        """Rows so far."""
+        sink.write(MAGIC)
+
+    @classmethod
+    def like(cls, sink: Any, model: ParquetFile, made: ParquetFile) -> Splice | None:
+        """A file with the schema of `model`; `made` is like all others that it takes rows from."""
+        footer, other = _footer(model), _footer(made)
+        if footer is None or other is None or not _fits(footer, other):
+            return None
+        # What is new is made by the writer of `made`, and what is old by one whose files are alike.
+        return cls(sink, {**footer, _CREATED_BY: other[_CREATED_BY]})
+
+    def take(
+        self,
+        source: ParquetFile,
+        group: int,
+        *,
+        path: str = "",
+        replaced: Mapping[str, ParquetFile] | None = None,
+    ) -> None:
+        """Take a row group; columns named in `replaced` are the only one of another file.
+
+        `path` is that of the source, for errors.
+        """
+        metadata = source.raw_groups[group]
+        begin = self._sink.tell()
+        chunks = []
+        for chunk in metadata[_COLUMNS].value.values:
+            name = b".".join(chunk[_METADATA].value[_PATH].value.values).decode()
+            other = (replaced or {}).get(name)
+            if other is None:
+                chunks.append(self._copied(source, chunk, path))
+            else:
+                own = other.raw_groups[0][_COLUMNS].value.values[0]
+                chunks.append(self._copied(other, own, path))
+        rows = metadata[_GROUP_ROWS].value
+        sizes = [[c[_METADATA].value[n].value for c in chunks] for n in (_UNCOMPRESSED, _SIZE)]
+        self._groups.append(
+            {
+                _COLUMNS: Field(Kind.LIST, Items(Kind.STRUCT, chunks)),
+                _BYTES: Field(Kind.I64, sum(sizes[0])),
+                _GROUP_ROWS: Field(Kind.I64, rows),
+                _GROUP_OFFSET: Field(Kind.I64, begin),
+                _COMPRESSED: Field(Kind.I64, sum(sizes[1])),
+                _ORDINAL: Field(Kind.I16, len(self._groups)),
+            }
+        )
+        self.rows += rows
+
+    def close(self, values: Mapping[str, str]) -> None:
+        """Write the footer with these key/value pairs."""
+        pairs = [
+            {1: Field(Kind.BINARY, k.encode()), 2: Field(Kind.BINARY, v.encode())}
+            for k, v in values.items()
+        ]
+        footer = struct_bytes(
+            {
+                **{n: self._model[n] for n in (_VERSION, _SCHEMA, _CREATED_BY, _ORDERS)},
+                _ROWS: Field(Kind.I64, self.rows),
+                _GROUPS: Field(Kind.LIST, Items(Kind.STRUCT, list(self._groups))),
+                _VALUES: Field(Kind.LIST, Items(Kind.STRUCT, pairs)),
+            }
+        )
+        self._sink.write(footer + len(footer).to_bytes(4, "little") + MAGIC)
+
+    def _copied(self, source: ParquetFile, chunk: Fields, path: str) -> dict[int, Field]:
+        """Copy the pages of a column; what the new footer says about it."""
+        told: Fields = chunk[_METADATA].value
+        begin = _begin(told)
+        moved = self._sink.tell() - begin
+        self._sink.write(source.read_raw(begin, told[_SIZE].value, path=path))
+        metadata = {n: field for n, field in told.items() if n not in _BLOOM}
+        for place in (_DATA, _INDEX, _DICTIONARY):
+            if place in metadata and metadata[place].value > 0:
+                metadata[place] = Field(Kind.I64, metadata[place].value + moved)
+        return {_FILE_OFFSET: Field(Kind.I64, 0), _METADATA: Field(Kind.STRUCT, metadata)}
+
+
+def _begin(metadata: Fields) -> int:
+    """Where the pages of a column begin."""
+    data: int = metadata[_DATA].value
+    dictionary = metadata[_DICTIONARY].value if _DICTIONARY in metadata else 0
+    return min(dictionary, data) if dictionary > 0 else data
+
+
+def _footer(file: ParquetFile) -> dict[int, Field] | None:
+    """A footer that can be written again; None for one that is not to be trusted."""
+    if file.damage is not None:
+        return None
+    try:
+        footer = CompactReader(file.footer).struct()
+    except (IndexError, ValueError, struct.error):
+        return None
+    kinds = {_VERSION: Kind.I32, _SCHEMA: Kind.LIST, _CREATED_BY: Kind.BINARY, _ORDERS: Kind.LIST}
+    if _ENCRYPTION in footer or any(
+        n not in footer or footer[n].kind is not kind for n, kind in kinds.items()
+    ):
+        return None
+    return footer
+
+
+def _fits(model: Fields, made: Fields) -> bool:
+    """Whether rows of one file can lie in the other."""
+    if not model[_CREATED_BY].value.startswith(KNOWN_WRITERS):
+        return False
+    if model[_ORDERS] != made[_ORDERS]:
+        return False
+    ours: Sequence[Fields] = made[_SCHEMA].value.values
+    theirs: Sequence[Fields] = model[_SCHEMA].value.values
+    return len(ours) == len(theirs) and all(
+        _same(a, b, root=not n) for n, (a, b) in enumerate(zip(theirs, ours, strict=True))
+    )
+
+
+def _same(one: Fields, other: Fields, *, root: bool) -> bool:
+    told = (5,) if root else _TOLD
+    if any(one.get(n) != other.get(n) for n in told):
+        return False
+    return root or (one.get(_LOGICAL) or other.get(_LOGICAL)) == (
+        other.get(_LOGICAL) or one.get(_LOGICAL)
+    )
