@@ -132,6 +132,29 @@ def test_small_files_are_filled_before_new_groups_are_made() -> None:
     assert plan.rows == 275
 
 
+@pytest.mark.parametrize(
+    ("rows", "size", "merge_on_read", "factor", "fills"),
+    [
+        (100, 9 * MIB, True, 64, False),
+        (100, 8 * MIB, True, 64, True),  # tiny
+        (100, 9 * MIB, False, 64, True),
+        (100, 9 * MIB, True, 0, True),
+        (2000, 60 * MIB, True, 64, True),
+        (2000, 70 * MIB, True, 64, True),
+        (1000, 70 * MIB, True, 64, False),
+    ],
+)
+def test_few_rows_do_not_rewrite_a_file_that_is_many_times_larger(
+    rows: int, size: int, merge_on_read: bool, factor: int, fills: bool
+) -> None:
+    policy = SizingPolicy(small_file_factor=factor)
+    files = {"p": [base("a", size)]}
+    [plan] = plan_inserts(
+        {"p": rows}, files, record_bytes=1024, policy=policy, merge_on_read=merge_on_read
+    )
+    assert bool(plan.appends) == fills and plan.rows == rows
+
+
 def test_groups_can_be_split_by_rows_instead() -> None:
     policy = SizingPolicy(insert_auto_split=False, insert_split_size=3)
     plans = plan_inserts({"p": 7, "q": 3, "r": 0}, {}, record_bytes=10, policy=policy)

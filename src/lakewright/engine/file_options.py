@@ -118,6 +118,12 @@ class FileOptions(BaseModel):
         "hoodie.merge.small.file.group.candidates.limit",
         ge=0,
     )
+    small_file_factor: int = option(
+        64,
+        "A write into a MERGE_ON_READ table fills small files that are at most so many times as "
+        "large as its new rows, or tiny; 0: however large.",
+        ge=0,
+    )
     block_size: int = option(
         120 * MIB, "Size of a row group in bytes.", "hoodie.parquet.block.size", ge=1
     )

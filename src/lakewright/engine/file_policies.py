@@ -59,4 +59,5 @@ def sizing_policy(options: WriteOptions) -> SizingPolicy:
         insert_auto_split=options.insert_auto_split,
         insert_split_size=options.insert_split_size,
         small_file_candidates=options.small_file_candidates,
+        small_file_factor=options.small_file_factor,
     )

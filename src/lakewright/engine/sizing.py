@@ -2,7 +2,8 @@
 
 Pure: commits, a view of the files and row counts in, plans out. The size of a row is learnt from
 the newest commits that wrote enough to tell; small files are chosen as Hudi chooses them, so that
-either engine goes on filling the files of the other. Every row of a partition is in exactly one
+either engine goes on filling the files of the other, unless far more would be written than there
+are new rows. Every row of a partition is in exactly one
 place of its plan, and every place has at least one row.
 """
 
@@ -26,6 +27,10 @@ __all__ = [
 ]
 
 
+TINY_BYTES = 8 << 20
+"""Files that are filled however few the new rows are."""
+
+
 @dataclass(frozen=True, slots=True)
 class SizingPolicy:
     """Sizes that decide; the defaults are Hudi's."""
@@ -46,6 +51,8 @@ class SizingPolicy:
     """Rows of a new file group where `insert_auto_split` is off."""
     small_file_candidates: int = 1
     """Small files of a partition that one write into a MERGE_ON_READ table fills."""
+    small_file_factor: int = 64
+    """Such a write fills files of at most so many times the bytes of its rows; 0: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +132,26 @@ def plan_inserts(
     *,
     record_bytes: int,
     policy: SizingPolicy,
+    merge_on_read: bool = False,
 ) -> list[InsertPlan]:
-    """Places for so many new rows of each partition, in the order of `counts`."""
+    """Places for so many new rows of each partition, in the order of `counts`.
+
+    A few new rows of a MERGE_ON_READ table begin a file group of their own, which later ones join,
+    rather than that a file is written anew that is many times larger: updates there are appended.
+    """
+
+    def worth(rows: int, base: BaseFile) -> bool:
+        factor = policy.small_file_factor if merge_on_read else 0
+        return not factor or base.size <= max(TINY_BYTES, factor * rows * record_bytes)
+
     plans = (
-        _plan(partition, rows, small.get(partition, ()), record_bytes, policy)
+        _plan(
+            partition,
+            rows,
+            [base for base in small.get(partition, ()) if worth(rows, base)],
+            record_bytes,
+            policy,
+        )
         for partition, rows in counts.items()
     )
     return [plan for plan in plans if plan.rows]

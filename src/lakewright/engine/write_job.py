@@ -181,7 +181,9 @@ class WriteJob:
             else {}
         )
         record_bytes = average_record_bytes(self._newest_commits(), policy)
-        return plan_inserts(counts, small, record_bytes=record_bytes, policy=policy)
+        return plan_inserts(
+            counts, small, record_bytes=record_bytes, policy=policy, merge_on_read=merge_on_read
+        )
 
     def in_clustering(self) -> frozenset[FileGroupId]:
         """File groups that pending clusterings take."""
