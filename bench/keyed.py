@@ -96,7 +96,13 @@ class Base:
 
     def _fill(self, path: Path) -> None:
         table = Table.create(
-            path, schema=self.schema(), type=self.type, version=8, key=["id"], ordering=["ts"]
+            path,
+            name="events",
+            schema=self.schema(),
+            type=self.type,
+            version=8,
+            key=["id"],
+            ordering=["ts"],
         )
         options = {
             "hoodie.parquet.compression.codec": CODEC,

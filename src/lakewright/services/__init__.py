@@ -1,0 +1,1 @@
+"""Table services: one file per verb, each plannable, killable and repeatable."""
