@@ -32,8 +32,8 @@ PROGRAM = ROOT / "bench" / "workloads" / "table_writer.py"
 WARM_UP = 2
 LARGE_ROUNDS = 2
 """Rounds of writes that take long."""
-TRIAL = 1
-"""So many rounds are no measurement: nothing of them is kept."""
+MEASURED = 100_000
+"""Writes of fewer rows are trials, of which nothing is kept."""
 PATIENCE_S = 120.0
 """A writer of the curves that takes longer is left out."""
 NONE, GLOBAL = "NONE", "GLOBAL_SORT"
@@ -95,13 +95,15 @@ def fresh_folder() -> Iterator[Path]:
 
 def check(
     contenders: Sequence[Contender], work: Work, homes: Mapping[str, WarmProcess], result: Result
-) -> None:
+) -> dict[str, Sample]:
     """Let everybody write once and look at what it is; stops where a table is not right."""
+    took: dict[str, Sample] = {}
     files = work.events.files()
     wanted = source_contents(files)
     for c in contenders:
         with fresh_folder() as path:
-            if _asked(homes[c.home], work, c, path, result) is None:
+            sample = _asked(homes[c.home], work, c, path, result)
+            if sample is None:
                 continue
             made = written(path, files, partition=work.events.field, is_sorted=work.sort == GLOBAL)
         if made.contents != wanted:
@@ -110,6 +112,8 @@ def check(
         if work.codec and made.codecs != {work.codec.upper()}:
             raise SystemExit(f"{work.name}: {c.name} wrote {set(made.codecs)}")
         result.made[c.name] = made
+        took[c.name] = sample
+    return took
 
 
 def compete(
@@ -120,7 +124,10 @@ def compete(
     warm_up: int = WARM_UP,
     apart: bool = False,
 ) -> dict[str, Result]:
-    """Results by piece of work. `apart`: one process after the other, new for each piece."""
+    """Results by piece of work. `apart`: one process after the other, new for each piece.
+
+    Without a warm-up the write that is checked is the first that counts.
+    """
     found: dict[str, Result] = {}
     groups = [(c,) for c in contenders] if apart else [tuple(contenders)]
     batches = [[work] for work in works] if apart else [works]
@@ -129,12 +136,16 @@ def compete(
             with warm(group, PROGRAM) as homes:
                 for work in batch:
                     result = found.setdefault(work.name, Result())
-                    check(group, work, homes, result)
-                    _rounds(group, work, homes, result, warm_up - 1, repeat)
+                    took = check(group, work, homes, result)
+                    rounds = repeat
+                    if not warm_up:
+                        rounds -= 1
+                        result.samples |= {name: [sample] for name, sample in took.items()}
+                    _rounds(group, work, homes, result, max(0, warm_up - 1), rounds)
     for work in works:
         result = found[work.name]
         params = {"work": str(work)}
-        if repeat > TRIAL:
+        if work.events.rows >= MEASURED:
             record(f"write_{work.name}", params, result.samples)
     return found
 
@@ -242,15 +253,15 @@ def bulk_insert(sizes: Sizes, repeat: int) -> list[str]:
         for work in works.values()
     }
     title = f"bulk_insert of {sizes.rows / MEGA:g} M rows × 20 columns"
-    if repeat > TRIAL:
+    if sizes.rows >= MEASURED:
         plot_bars(bars, RESULTS / "writing.svg", title)
     return [*lines, f"![{title}](writing.svg)", ""]
 
 
 def load(sizes: Sizes, repeat: int) -> list[str]:
     """A large load in bounded memory, each writer in a new process."""
-    works = [Work("load", Events(sizes.load)), Work("load_sorted", Events(sizes.load), GLOBAL)]
-    found = compete((PLAIN, OURS35), works, min(repeat, 1), warm_up=1, apart=True)
+    works = [Work("load", Events(sizes.load))]
+    found = compete((PLAIN, OURS35, HUDI12), works, min(repeat, 1), warm_up=0, apart=True)
     size = sum(f.stat().st_size for f in works[0].events.files()) / 2**20
     lines = [
         "## A large load",
@@ -272,12 +283,12 @@ def load(sizes: Sizes, repeat: int) -> list[str]:
 def curves(sizes: Sizes, repeat: int) -> list[str]:
     """Over rows, and over partitions."""
     rounds = min(repeat, LARGE_ROUNDS)
-    return [*_rows_curve(sizes, rounds), *_partitions_curve(sizes, rounds)]
+    return [*_rows_curve(sizes, rounds), *_partitions_curve(sizes)]
 
 
 def _rows_curve(sizes: Sizes, repeat: int) -> list[str]:
     works = {n: Work(f"rows_{n}", Events(n)) for n in sizes.curve_rows}
-    contenders = (PLAIN,)
+    contenders = (PLAIN, OURS35)
     found = compete(contenders, [*works.values()], repeat, warm_up=1, apart=True)
     lines = [
         "## Over rows",
@@ -303,39 +314,43 @@ def _rows_curve(sizes: Sizes, repeat: int) -> list[str]:
                 points = series.setdefault(c.name, ([], []))
                 points[0].append(n)
                 points[1].append(value)
-    if repeat > TRIAL:
+    if sizes.rows >= MEASURED:
         title = "bulk_insert over rows"
         plot_curves(walls, RESULTS / "writing_rows.svg", title, log_y=True)
         plot_curves(peaks, RESULTS / "writing_rss.svg", f"{title}: peak memory", y="RSS MB")
     return [*lines, "", "![rows](writing_rows.svg)", "", "![memory](writing_rss.svg)", ""]
 
 
-def _partitions_curve(sizes: Sizes, repeat: int) -> list[str]:
-    contenders = (PLAIN,)
+def _partitions_curve(sizes: Sizes) -> list[str]:
+    works = {
+        (sort, n): Work(f"{sort.lower()}_over_{n}", Events(sizes.curve_events, n), sort)
+        for n in sizes.curve_partitions
+        for sort in (GLOBAL, NONE)  # the one that may take too long comes last
+    }
+    start = Work("start", Events(sizes.curve_rows[0]))
+    found = compete((PLAIN, OURS35, HUDI12), [start, *works.values()], 1, warm_up=0)
     walls: dict[str, tuple[list[int], list[float]]] = {}
     lines = [
         "## Over partitions",
         "",
-        f"{sizes.curve_events:,} rows × 20 columns at random over the partitions, snappy.",
+        f"{sizes.curve_events:,} rows × 20 columns at random over the partitions, snappy; one "
+        "write each.",
         "",
         table_row("sort mode", "contender", "partitions", "wall s", "files", "RSS MB"),
         table_row(*["---"] * 6),
     ]
-    for sort in (NONE, GLOBAL):
-        for n in sizes.curve_partitions:
-            rivals = (HUDI12,) if n in sizes.hudi_partitions else ()
-            work = Work(f"{sort.lower()}_over_{n}", Events(sizes.curve_events, n), sort)
-            result = compete((*contenders, *rivals), [work], repeat, warm_up=1)[work.name]
-            for name, ss in result.samples.items():
-                files, peak = result.made[name].files, _rss(ss)
-                cells = (f"{n:,}", f"{median(ss):.2f}", f"{files:,}", f"{peak:.0f}")
-                lines.append(table_row(sort, name, *cells))
-                points = walls.setdefault(f"{name}, {sort}", ([], []))
-                points[0].append(n)
-                points[1].append(median(ss))
-            for name, why in result.gave_up.items():
-                lines.append(table_row(sort, name, f"{n:,}", why, "", ""))
-    if repeat > TRIAL:
+    for (sort, n), work in sorted(works.items(), key=lambda item: (item[0][0] != NONE, item[0][1])):
+        result = found[work.name]
+        for name, ss in result.samples.items():
+            files, peak = result.made[name].files, _rss(ss)
+            cells = (f"{n:,}", f"{median(ss):.2f}", f"{files:,}", f"{peak:.0f}")
+            lines.append(table_row(sort, name, *cells))
+            points = walls.setdefault(f"{name}, {sort}", ([], []))
+            points[0].append(n)
+            points[1].append(median(ss))
+        for name, why in result.gave_up.items():
+            lines.append(table_row(sort, name, f"{n:,}", why, "", ""))
+    if sizes.rows >= MEASURED:
         title = "bulk_insert over partitions"
         plot_curves(walls, RESULTS / "writing_partitions.svg", title, log_y=True)
     return [*lines, "", "![partitions](writing_partitions.svg)", ""]
@@ -350,10 +365,9 @@ class Sizes:
     curve_rows: tuple[int, ...] = (100_000, MEGA, 2 * MEGA, 10 * MEGA)
     curve_events: int = MEGA
     curve_partitions: tuple[int, ...] = (1, 100, 5_000)
-    hudi_partitions: tuple[int, ...] = ()
 
 
-SMALL = Sizes(20_000, 50_000, (5_000, 20_000), 10_000, (1, 50), (1, 50))
+SMALL = Sizes(20_000, 50_000, (5_000, 20_000), 10_000, (1, 50))
 PARTS = {"bulk_insert": bulk_insert, "load": load, "curves": curves}
 
 
@@ -364,7 +378,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="a trial with few rows")
     args = parser.parse_args()
-    repeat = TRIAL if args.small else args.repeat
+    repeat = 1 if args.small else args.repeat
     RESULTS.mkdir(parents=True, exist_ok=True)
     store = RESULTS / "writing.json"
     report: dict[str, list[str]] = json.loads(store.read_text()) if store.exists() else {}
@@ -372,7 +386,7 @@ def main() -> None:
         print(f"… {part}", flush=True)
         lines = PARTS[part](SMALL if args.small else Sizes(), repeat)
         print("\n".join(lines), flush=True)
-        if repeat > TRIAL:
+        if not args.small:
             report[part] = lines
             store.write_text(json.dumps(report, indent=1) + "\n")
     head = [
@@ -385,7 +399,7 @@ def main() -> None:
         "",
     ]
     body = [line for part in PARTS if part in report for line in report[part]]
-    if repeat > TRIAL:
+    if not args.small:
         (RESULTS / "writing.md").write_text("\n".join([*head, *body]))
 
 

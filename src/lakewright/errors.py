@@ -34,6 +34,8 @@ __all__ = [
     "NotFoundError",
     "OptionError",
     "OutcomeUnknownError",
+    "PlanBusyError",
+    "PlanStateError",
     "PreconditionFailedError",
     "SchemaError",
     "ServiceError",
@@ -231,6 +233,18 @@ class ServiceError(LakewrightError):
     """A table service cannot run or did not finish."""
 
     code = "service"
+
+
+class PlanBusyError(ServiceError):
+    """Another process executes the plan."""
+
+    code = "service.plan_busy"
+
+
+class PlanStateError(ServiceError):
+    """The plan cannot be executed as it stands: it is completed, gone, or to be rolled back."""
+
+    code = "service.plan_state"
 
 
 class CancelledError(LakewrightError):

@@ -59,10 +59,12 @@ from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
 from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.runtime.random import SystemRandom
+from lakewright.services.service_options import ROLLBACK_DELAY_KEYS, rollback_delay_ms
+from lakewright.services.table_services import TableServices
 from lakewright.storage.base import Storage
 from lakewright.storage.options import StorageOptions
 from lakewright.storage.resolve import open_storage
-from lakewright.txn.access import Access
+from lakewright.txn.access import ROLLBACK_DELAY_MS, Access
 
 
 class WriteArguments(TypedDict, total=False):
@@ -371,6 +373,23 @@ class Table:
     def keyed_writer(self, job: WriteJob) -> KeyedWriter:
         """What writes the rows of a job by their keys, in this process."""
         return KeyedWriter(job, self._registry, self._options.thread_count)
+
+    @property
+    def services(self) -> TableServices:
+        """The table's services, run in this process."""
+        return TableServices(self.opened, self._registry, self._options.thread_count)
+
+    def opened(
+        self, options: WriteOptions | Mapping[str, str] | None
+    ) -> tuple[Access, WriteOptions]:
+        """The means to change the table with these options, and the options of its files."""
+        given = options if isinstance(options, Mapping) else {}
+        delay_ms = rollback_delay_ms({**self.properties.values, **given}, ROLLBACK_DELAY_MS)
+        how: WriteArguments = {"options": options}
+        if isinstance(options, Mapping):
+            how = {"options": {k: v for k, v in options.items() if k not in ROLLBACK_DELAY_KEYS}}
+        chosen = self.write_options(how)
+        return replace(self._access(chosen, how), rollback_delay_ms=delay_ms), chosen
 
     def _retried(
         self,

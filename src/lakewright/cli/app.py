@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lakewright import __version__
-from lakewright.cli import demo, files, hfile, log, table, timeline
+from lakewright.cli import compaction, demo, files, hfile, log, table, timeline
 from lakewright.cli.output import note
 from lakewright.errors import ConfigError, ConflictError, LakewrightError
 
@@ -28,6 +28,7 @@ app.add_typer(timeline.app, name="timeline", help="What happened to a table, act
 app.add_typer(files.app, name="files", help="File groups, slices and files.")
 app.add_typer(log.app, name="log", help="Log files: blocks and records.")
 app.add_typer(hfile.app, name="hfile", help="HFiles of the metadata table.")
+app.add_typer(compaction.app, name="compaction", help="Merging logs into base files.")
 app.command("demo")(demo.run)
 
 

@@ -34,13 +34,12 @@ from lakewright.format.file_slices import FileGroupId, FileSystemView
 from lakewright.format.key_spec import KeySpec
 from lakewright.format.partitions import list_files
 from lakewright.format.records import CommitMetadata, WriteStat, load_commit_metadata
-from lakewright.format.records.instants import load_requested_replace
 from lakewright.format.table_schema import without_meta_columns
-from lakewright.format.timeline import Timeline, is_pending_clustering
+from lakewright.format.timeline import Timeline
 from lakewright.format.write_schema import WriteSchema, reconcile
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
-from lakewright.txn.conflict import groups_of_replacement
+from lakewright.txn.conflict import groups_in_clustering
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.transaction import Prepared, Transaction, begin
 
@@ -187,12 +186,8 @@ class WriteJob:
 
     def in_clustering(self) -> frozenset[FileGroupId]:
         """File groups that pending clusterings take."""
-        storage, properties = self.access.storage, self.snapshot.properties
-        found: frozenset[FileGroupId] = frozenset()
-        for instant in self.snapshot.timeline.pending():
-            if is_pending_clustering(storage, properties, instant):
-                found |= groups_of_replacement(load_requested_replace(storage, properties, instant))
-        return found
+        snapshot = self.snapshot
+        return groups_in_clustering(self.access.storage, snapshot.properties, snapshot.timeline)
 
     def _newest_commits(self) -> Iterator[CommitMetadata]:
         completed = self.snapshot.timeline.filter_actions("commit", "deltacommit").completed()
@@ -291,8 +286,9 @@ class BegunWrite:
             overwritten=overwritten,
             whole_table=whole_table,
             non_blocking=job.options.concurrency_mode == NON_BLOCKING and job.operation.keyed,
-            **({"guard": job.guard} if job.guard else {}),
         )
+        if job.guard is not None:
+            ready = replace(ready, guard=job.guard)
         committed = self._transaction.commit(ready)
         untold = tell_commit(
             job.options,

@@ -25,9 +25,16 @@ from lakewright.format.records.archived import ArchivedMetaEntry, MergeArchiveFi
 from lakewright.format.records.model import MisfitError
 from lakewright.format.table_properties import TableProperties
 from lakewright.runtime.events import Event, EventHook, ignore_events
-from lakewright.storage.base import Storage
+from lakewright.storage.base import ObjectInfo, Storage
 
-__all__ = ["ARCHIVE_TIMES_SCHEMA", "CORRUPT_ARCHIVE", "archive_times", "read_archive"]
+__all__ = [
+    "ARCHIVE_TIMES_SCHEMA",
+    "CORRUPT_ARCHIVE",
+    "archive_files",
+    "archive_times",
+    "merge_target",
+    "read_archive",
+]
 
 CORRUPT_ARCHIVE: Final = "archive.corrupt_block"
 """The event of a region that is skipped."""
@@ -46,21 +53,28 @@ _MERGE_PLAN = "mergeArchivePlan"
 _TIMES = ("commitTime", "actionType", "actionState", "stateTransitionTime")
 
 
-def _archive_blocks(
-    storage: Storage, properties: TableProperties, on_event: EventHook
-) -> Iterator[LogBlock]:
-    """The sound blocks of all files, newest file first."""
-    folder = properties.history_folder
+def archive_files(storage: Storage, properties: TableProperties) -> list[tuple[int, ObjectInfo]]:
+    """The files of the archive with their numbers, the newest first."""
     try:
-        listed = storage.list(folder)
+        listed = storage.list(properties.history_folder)
     except NotFoundError:
-        return
-    numbered = ((m, f) for f in listed if (m := _FILE.fullmatch(f.name)))
-    for _, file in sorted(numbered, key=lambda p: (int(p[0][1]), p[1].name), reverse=True):
+        return []
+    numbered = [(int(m[1]), f) for f in listed if (m := _FILE.fullmatch(f.name))]
+    return sorted(numbered, key=lambda p: (p[0], p[1].name), reverse=True)
+
+
+def _archive_blocks(
+    storage: Storage,
+    properties: TableProperties,
+    on_event: EventHook,
+    newest_files: int | None = None,
+) -> Iterator[LogBlock]:
+    """The sound blocks of all files, or of the newest ones; newest file first."""
+    for _, file in archive_files(storage, properties)[:newest_files]:
         try:
             blocks = read_blocks(storage.read(file.path), path=file.path)
         except FormatError:
-            if _is_merge_target(storage, folder, file.name):
+            if merge_target(storage, properties) == file.name:
                 continue
             raise
         for block in blocks:
@@ -78,13 +92,14 @@ def _archive_blocks(
                 yield block
 
 
-def _is_merge_target(storage: Storage, folder: str, name: str) -> bool:
-    path = f"{folder}/{_MERGE_PLAN}"
+def merge_target(storage: Storage, properties: TableProperties) -> str | None:
+    """The name of the file that a merge of small files is about to write, or was when it died."""
+    path = f"{properties.history_folder}/{_MERGE_PLAN}"
     try:
         plan = MergeArchiveFilePlan.read(storage.read(path), path=path)
     except (NotFoundError, FormatError):
-        return False
-    return plan.merged_archive_file_name == name
+        return None
+    return plan.merged_archive_file_name
 
 
 def _corrupt(what: str, block: LogBlock) -> CorruptFileError:
@@ -101,10 +116,15 @@ def archive_times(
     *,
     begin: str | None = None,
     end: str | None = None,
+    newest_files: int | None = None,
     on_event: EventHook = ignore_events,
 ) -> pa.Table:
-    """Completed archived instants requested in the closed range, by requested time and action."""
-    parts = [_block_times(block) for block in _archive_blocks(storage, properties, on_event)]
+    """Completed archived instants requested in the closed range, by requested time and action.
+
+    `newest_files` looks only into so many of the files that were written last.
+    """
+    blocks = _archive_blocks(storage, properties, on_event, newest_files)
+    parts = [_block_times(block) for block in blocks]
     if not parts:
         return ARCHIVE_TIMES_SCHEMA.empty_table()
     table = pa.concat_tables(parts)

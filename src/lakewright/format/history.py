@@ -11,7 +11,7 @@ the first occurrence counts. Only the asked columns are read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -30,10 +30,18 @@ from lakewright.storage.base import Storage
 __all__ = [
     "HISTORY_SCHEMA",
     "HistoryFile",
+    "HistorySnapshot",
+    "current_history",
     "encode_history_file",
     "format_manifest",
     "history_files",
+    "manifest_numbers",
+    "manifest_path",
     "read_history",
+    "read_manifest",
+    "stored_columns",
+    "version_path",
+    "write_history_file",
 ]
 
 HISTORY_SCHEMA: Final = pa.schema(
@@ -95,42 +103,71 @@ class HistoryFile:
 # ---- manifests ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class HistorySnapshot:
+    """The history as one manifest tells it."""
+
+    version: int
+    """The number of the manifest; 0 if there is none."""
+    files: tuple[HistoryFile, ...]
+    """The data files, in manifest order."""
+
+
+def manifest_path(properties: TableProperties, number: int) -> str:
+    """Where a manifest lies."""
+    return f"{properties.history_folder}/manifest_{number}"
+
+
+def version_path(properties: TableProperties) -> str:
+    """Where the number of the current manifest lies."""
+    return f"{properties.history_folder}/{_VERSION_FILE}"
+
+
 def history_files(storage: Storage, properties: TableProperties) -> tuple[HistoryFile, ...]:
     """The data files of the newest snapshot, in manifest order; none if nothing was archived."""
-    folder = properties.history_folder
-    version = _current_version(storage, folder)
+    return current_history(storage, properties).files
+
+
+def current_history(storage: Storage, properties: TableProperties) -> HistorySnapshot:
+    """The newest snapshot; an empty one if nothing was archived."""
+    version = _current_version(storage, version_path(properties))
     if version is not None:
         try:
-            return _read_manifest(storage, f"{folder}/manifest_{version}")
+            return HistorySnapshot(version, read_manifest(storage, properties, version))
         except NotFoundError:
             # Replaced and cleaned since `_version_` was read, or `_version_` is a left-over.
             pass
-    for number in _manifest_numbers(storage, folder):
+    for number in manifest_numbers(storage, properties):
         try:
-            return _read_manifest(storage, f"{folder}/manifest_{number}")
+            return HistorySnapshot(number, read_manifest(storage, properties, number))
         except NotFoundError:
             continue
-    return ()
+    return HistorySnapshot(0, ())
 
 
-def _current_version(storage: Storage, folder: str) -> int | None:
+def _current_version(storage: Storage, path: str) -> int | None:
     try:
-        text = storage.read(f"{folder}/{_VERSION_FILE}").strip()
+        text = storage.read(path).strip()
     except NotFoundError:
         return None
     return int(text) if text.isdigit() and len(text) < 19 else None
 
 
-def _manifest_numbers(storage: Storage, folder: str) -> list[int]:
+def manifest_numbers(storage: Storage, properties: TableProperties) -> list[int]:
+    """Numbers of the manifests that are there, the newest first."""
     try:
-        listed = storage.list(folder)
+        listed = storage.list(properties.history_folder)
     except NotFoundError:
         return []
     matches = (_MANIFEST.fullmatch(file.name) for file in listed)
     return sorted((int(m[1]) for m in matches if m), reverse=True)
 
 
-def _read_manifest(storage: Storage, path: str) -> tuple[HistoryFile, ...]:
+def read_manifest(
+    storage: Storage, properties: TableProperties, number: int
+) -> tuple[HistoryFile, ...]:
+    """The data files that a manifest names, in its order. Raises `NotFoundError`."""
+    path = manifest_path(properties, number)
     data = storage.read(path)
     entries = parse_json(data, path=path).get("files", []) if data else []
     if not isinstance(entries, list):
@@ -268,15 +305,24 @@ def _in_range(table: pa.Table, begin: str | None, end: str | None) -> pa.Table:
 
 def encode_history_file(rows: pa.Table) -> bytes:
     """A data file as Hudi writes it, from rows of `HISTORY_SCHEMA` sorted by requested time."""
+    sink = pa.BufferOutputStream()
+    write_history_file(sink, [rows])
+    return bytes(sink.getvalue())
+
+
+def stored_columns() -> dict[str, str]:
+    """Columns of `HISTORY_SCHEMA` by the names they have in data files."""
+    return {stored: name for name, stored in _STORED.items()}
+
+
+def write_history_file(sink: Any, parts: Iterable[pa.Table]) -> None:
+    """Write a data file as Hudi does, from rows of `HISTORY_SCHEMA`; each part is a row group."""
     stored = pa.schema(
         [
             *(pa.field(_STORED[f.name], f.type) for f in HISTORY_SCHEMA),
             pa.field("version", pa.int32(), nullable=False),
         ]
     )
-    versions = pa.array([1] * rows.num_rows, pa.int32())
-    table = pa.table([*rows.select(HISTORY_SCHEMA.names).columns, versions], schema=stored)
-    sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         stored,
@@ -285,11 +331,13 @@ def encode_history_file(rows: pa.Table) -> bytes:
         version="1.0",
         data_page_version="1.0",
     ) as writer:
-        writer.write_table(table, row_group_size=max(1, rows.num_rows))
+        for rows in parts:
+            versions = pa.array([1] * rows.num_rows, pa.int32())
+            table = pa.table([*rows.select(HISTORY_SCHEMA.names).columns, versions], schema=stored)
+            writer.write_table(table, row_group_size=max(1, rows.num_rows))
         writer.add_key_value_metadata(
             {
                 "parquet.avro.schema": schema_json("HoodieLSMTimelineInstant"),
                 "writer.model.name": "avro",
             }
         )
-    return bytes(sink.getvalue())

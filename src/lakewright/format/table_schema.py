@@ -23,7 +23,7 @@ from lakewright.codec.avro.arrow_types import arrow_schema, from_arrow
 from lakewright.codec.avro.schema import parse_schema
 from lakewright.codec.avro.types import NO_DEFAULT, Field, Primitive, Record, Union
 from lakewright.codec.parquet import ParquetFooter
-from lakewright.errors import NotFoundError, OptionError, SchemaError
+from lakewright.errors import CorruptFileError, NotFoundError, OptionError, SchemaError
 from lakewright.format.instant import Instant
 from lakewright.format.records.commit import CommitMetadata
 from lakewright.format.records.instants import load_commit_metadata
@@ -242,8 +242,8 @@ class _Resolver:
         try:
             with self._storage.open_input(path) as source:
                 return ParquetFooter.read(source, path)
-        except NotFoundError:
-            return None  # cleaned or replaced since
+        except (NotFoundError, CorruptFileError):
+            return None  # cleaned or replaced since; whoever reads a damaged file is told
 
     def _written_files(self, mark: str, *, commits: int) -> Iterator[str]:
         tried = 0

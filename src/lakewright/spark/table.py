@@ -45,6 +45,8 @@ from lakewright.expr import Expr
 from lakewright.format.own_files import storage_of_table
 from lakewright.merge.protocol import RecordMerger
 from lakewright.runtime.events import EventHook, ignore_events
+from lakewright.services.table_services import TableServices
+from lakewright.spark.compaction_tasks import SparkCompactor
 from lakewright.spark.filters import column_of, spark_filter
 from lakewright.spark.keyed_merge import Clause, Expression
 from lakewright.spark.keyed_verbs import KeyedWrites
@@ -333,6 +335,13 @@ class SparkTable:
         >>> st.upsert(df)                                                   # doctest: +SKIP
         """
         return self._keyed.upsert(rows, columns, how)
+
+    @property
+    def services(self) -> TableServices:
+        """The table's services; what is heavy is done by tasks of the session."""
+        local = self.table.services
+        compactor = SparkCompactor(self.spark, self._ref)
+        return TableServices(local.opened, local.registry, local.threads, compactor)
 
     def delete(
         self,

@@ -25,10 +25,13 @@ from lakewright.txn.heartbeat import HeartbeatOptions
 from lakewright.txn.locks.protocol import Lease, LockProvider, acquire
 from lakewright.txn.states import InstantFiles
 
-__all__ = ["CLOCK_SKEW_MS", "Access", "FailedWrites"]
+__all__ = ["CLOCK_SKEW_MS", "ROLLBACK_DELAY_MS", "Access", "FailedWrites"]
 
 CLOCK_SKEW_MS: Final = 200
 """By how much the clocks of writers may differ; Hudi's own bound."""
+
+
+ROLLBACK_DELAY_MS: Final = 60 * 60_000
 
 
 class FailedWrites(Enum):
@@ -53,6 +56,8 @@ class Access:
     """Nobody but lakewright writes the table, so that no other clock has to be waited for."""
     failed_writes: FailedWrites = FailedWrites.EAGER
     heartbeat: HeartbeatOptions = field(default_factory=HeartbeatOptions)
+    rollback_delay_ms: int = ROLLBACK_DELAY_MS
+    """How old a removable plan must be before it is taken away."""
     lock_wait_s: float = 60.0
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)

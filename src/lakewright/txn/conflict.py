@@ -1,4 +1,4 @@
-"""Conflicts between writes: pure rules over who changed which file group.
+"""Conflicts between writes: rules over who changed which file group, pure but for the last.
 
 A write is based on a timeline. At commit, under the lock, it is compared with every write that has
 completed since, and with pending plans that take file groups away: a file group that both change is
@@ -14,15 +14,23 @@ from dataclasses import dataclass
 from lakewright.errors import WriteConflictError
 from lakewright.format.file_slices import FileGroupId
 from lakewright.format.instant import Instant
-from lakewright.format.records import CommitMetadata, CompactionPlan, RequestedReplaceMetadata
-from lakewright.format.timeline import Timeline
+from lakewright.format.records import (
+    CommitMetadata,
+    CompactionPlan,
+    RequestedReplaceMetadata,
+    load_requested_replace,
+)
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.timeline import Timeline, is_pending_clustering
 from lakewright.format.version import TableVersion
+from lakewright.storage.base import Storage
 
 __all__ = [
     "Mutation",
     "Other",
     "completed_since",
     "find_conflict",
+    "groups_in_clustering",
     "groups_of_commit",
     "groups_of_compaction",
     "groups_of_replacement",
@@ -48,6 +56,8 @@ class Other:
     instant: Instant
     operation: str
     groups: frozenset[FileGroupId]
+    known: bool = False
+    """Whether it was on the timeline, planned or committed, that the write is based on."""
 
 
 def completed_since(basis: Timeline, now: Timeline) -> list[Instant]:
@@ -71,13 +81,11 @@ def find_conflict(
 
 def _against(mine: Mutation, other: Other, version: TableVersion) -> frozenset[FileGroupId]:
     """Which groups of mine `other` may not have changed, or be about to change."""
-    instant = other.instant
     if other.operation == "COMPACT":
-        if version.slices_by_completion_time:
-            # A late log joins the slice after the compaction; a late base file hides its result.
-            return mine.rewritten
-        newer = instant.requested_time > mine.instant
-        return mine.groups if newer else mine.rewritten
+        # A late base file hides the result of a compaction. A late log joins the slice after it,
+        # by its completion, or by its name if the write knew of the plan.
+        joins = version.slices_by_completion_time or other.known
+        return mine.rewritten if joins else mine.groups
     return mine.groups
 
 
@@ -134,3 +142,14 @@ def groups_of_replacement(request: RequestedReplaceMetadata) -> frozenset[FileGr
         for group in (plan.input_groups if plan else None) or ()
         for piece in group.slices or ()
     )
+
+
+def groups_in_clustering(
+    storage: Storage, properties: TableProperties, timeline: Timeline
+) -> frozenset[FileGroupId]:
+    """File groups that pending clusterings take."""
+    found: frozenset[FileGroupId] = frozenset()
+    for instant in timeline.pending():
+        if is_pending_clustering(storage, properties, instant):
+            found |= groups_of_replacement(load_requested_replace(storage, properties, instant))
+    return found

@@ -8,7 +8,8 @@ no storage can close; files that slip through it have a marker, and are looked f
 commit.
 
 The fence is a file of our own below `.hoodie/.lakewright`, which Hudi never lists; it also tells
-which process is behind the instant. A `Fence` is a plain value and travels to tasks in other
+which process is behind the instant and, of a plan that may be executed again, by which attempt: the
+tasks of an earlier one stay fenced. A `Fence` is a plain value and travels to tasks in other
 processes.
 """
 
@@ -21,7 +22,7 @@ from lakewright.format.own_files import FENCE_FOLDER
 from lakewright.runtime.process import ProcessIdentity
 from lakewright.storage.base import Storage
 
-__all__ = ["Fence", "close_fence", "open_fence", "owner_of", "remove_fence"]
+__all__ = ["Fence", "claim_fence", "close_fence", "open_fence", "owner_of", "remove_fence"]
 
 OPEN = b"open\n"
 CLOSED = b"closed\n"
@@ -35,10 +36,14 @@ class Fence:
     pending_path: str
     """The state file that is there for as long as the instant is pending: the inflight one, or the
     requested one of an instant that has no inflight file yet."""
+    attempt: str = ""
+    """Which attempt at the instant; empty where there is only one."""
 
     def check(self, storage: Storage) -> None:
         """Raise `FencedError` if the instant's files must not be published any more."""
-        if _read(storage, self.instant).startswith(OPEN) and storage.exists(self.pending_path):
+        found = _read(storage, self.instant)
+        ours = found.startswith(OPEN) and _attempt(found) == self.attempt
+        if ours and storage.exists(self.pending_path):
             return
         raise FencedError(
             f"The write {self.instant} is over: this attempt must not publish anything.",
@@ -49,9 +54,15 @@ class Fence:
         )
 
 
-def open_fence(storage: Storage, instant: str, owner: ProcessIdentity) -> None:
-    """Let the tasks of an instant publish, and say which process is behind it."""
-    storage.replace(_path(instant), OPEN + owner.to_json().encode())
+def open_fence(storage: Storage, instant: str, owner: ProcessIdentity, attempt: str = "") -> None:
+    """Let the tasks of an attempt at an instant publish, and say which process is behind it."""
+    lines = [owner.to_json(), *([attempt] if attempt else [])]
+    storage.replace(_path(instant), OPEN + "\n".join(lines).encode())
+
+
+def claim_fence(storage: Storage, instant: str, owner: ProcessIdentity) -> None:
+    """Say which process is behind an instant from now on; nothing may be published yet."""
+    storage.replace(_path(instant), CLOSED + owner.to_json().encode())
 
 
 def close_fence(storage: Storage, instant: str) -> None:
@@ -68,7 +79,11 @@ def remove_fence(storage: Storage, instant: str) -> None:
 
 def owner_of(storage: Storage, instant: str) -> ProcessIdentity | None:
     """The process behind an instant; None if it is over, or not ours."""
-    return ProcessIdentity.from_json(_read(storage, instant).partition(b"\n")[2])
+    return ProcessIdentity.from_json(b"".join(_read(storage, instant).split(b"\n")[1:2]))
+
+
+def _attempt(content: bytes) -> str:
+    return b"".join(content.split(b"\n")[2:3]).decode(errors="replace")
 
 
 def _read(storage: Storage, instant: str) -> bytes:

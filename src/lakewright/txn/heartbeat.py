@@ -101,6 +101,14 @@ class Heartbeat:
         self._stopped.set()
         stop_heartbeat(self._storage, self._instant)
 
+    def leave(self) -> bool:
+        """Stop beating; whether the instant was still ours, so that the file could be removed."""
+        mine = not self._expired() and not self._stopped.is_set()
+        self._stopped.set()
+        if mine:
+            stop_heartbeat(self._storage, self._instant)
+        return mine
+
     def _expired(self) -> bool:
         return (self._clock.monotonic_s() - self._beat_s) * 1000 > self._options.tolerance_ms
 

@@ -1,8 +1,9 @@
 """Cleaning up after dead writers: their pending writes, and the traces of writes that are over.
 
 In two steps, so that no lock is held while files are deleted: all rollbacks are scheduled in one
-lock section, which also decides who is dead, then each is executed outside it. Compactions, log
-compactions and clusterings are plans that somebody executes again, and are left alone.
+lock section, which also decides who is dead, then each is executed outside it. Plans that are
+executed again are left alone, and so are rollbacks of them, which belong to their executor.
+Removable plans go when they are old enough and nobody works on them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from dataclasses import dataclass
 
 from lakewright.errors import NotFoundError
 from lakewright.format.instant import Instant
+from lakewright.format.instant_times import time_ms
 from lakewright.format.own_files import FENCE_FOLDER, OUTCOME_FOLDER, UNFINISHED_FOLDER
 from lakewright.format.table_properties import TableProperties
-from lakewright.format.timeline import Timeline, is_pending_clustering
+from lakewright.format.timeline import Timeline
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.fence import owner_of, remove_fence
 from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, heartbeat_alive, stop_heartbeat
 from lakewright.txn.liveness import is_alive
 from lakewright.txn.markers import MARKER_FOLDER, delete_markers
+from lakewright.txn.plan_kinds import is_removable, plan_kind
 from lakewright.txn.rollback import (
     PendingRollback,
     execute_rollback,
@@ -32,6 +35,8 @@ __all__ = ["Recovered", "failed_writes", "roll_back", "roll_back_failed", "sweep
 
 INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
 """Actions of writes, as opposed to plans that are executed again."""
+PENDING = INGESTION | {"logcompaction", "clustering"}
+"""Actions that may be rolled back for good while they are pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +48,44 @@ class Recovered:
 
 
 def failed_writes(access: Access, properties: TableProperties, timeline: Timeline) -> list[Instant]:
-    """Pending writes whose process does not work on them any more, newest first."""
-    pending = timeline.filter(lambda i: i.action in INGESTION and not i.completed)
+    """Pending writes, and removable plans, that nobody works on any more, newest first."""
+    pending = timeline.filter(lambda i: i.action in PENDING and not i.completed)
     return [
         instant
         for instant in reversed(pending.instants)
-        if not is_pending_clustering(access.storage, properties, instant)
-        and not is_alive(access, instant.requested_time)
+        if _may_go(access, properties, instant) and not is_alive(access, instant.requested_time)
     ]
+
+
+def _may_go(access: Access, properties: TableProperties, instant: Instant) -> bool:
+    """Whether a pending instant is rolled back for good, once nobody works on it."""
+    kind = plan_kind(access.storage, properties, instant)
+    if kind is None:
+        return True
+    if not is_removable(access.storage, properties, instant, kind):
+        return False
+    requested_ms = time_ms(instant.requested_time, zone=properties.timeline_zone)
+    age_ms = None if requested_ms is None else access.clock.now_ms() - requested_ms
+    return age_ms is not None and age_ms >= access.rollback_delay_ms
+
+
+def _is_ours(
+    access: Access, properties: TableProperties, timeline: Timeline, rollback: PendingRollback
+) -> bool:
+    """Whether a pending rollback may be executed here.
+
+    Not one that belongs to the executor of its target, and not one whose target was committed: its
+    files are the table's.
+    """
+    target = timeline.get(rollback.target.commit_time, rollback.target.action)
+    if target is None:
+        return True  # only the end of the rollback is missing
+    if target.completed:
+        return False
+    kind = plan_kind(access.storage, properties, target)
+    if kind is not None and not is_removable(access.storage, properties, target, kind):
+        return False
+    return not is_alive(access, target.requested_time)
 
 
 def roll_back_failed(access: Access) -> Recovered:
@@ -61,7 +96,7 @@ def roll_back_failed(access: Access) -> Recovered:
         properties = access.properties()
         timeline = access.timeline(properties)
         known = pending_rollbacks(access, properties, timeline)
-        scheduled = [r for r in known.values() if r.target.action in INGESTION]
+        scheduled = [r for r in known.values() if _is_ours(access, properties, timeline, r)]
         for target in failed_writes(access, properties, timeline):
             if target.requested_time not in known:
                 scheduled.append(schedule_rollback(access, lease, properties, timeline, target))
@@ -97,7 +132,7 @@ def _execute(access: Access, scheduled: list[PendingRollback]) -> Recovered:
 def _anything_pending(access: Access) -> bool:
     """Whether a lock is worth taking."""
     pending = access.timeline(access.properties()).pending()
-    return any(i.action in INGESTION or i.action == "rollback" for i in pending)
+    return any(i.action in PENDING or i.action == "rollback" for i in pending)
 
 
 # ---- traces of writes that are over ------------------------------------------------------------

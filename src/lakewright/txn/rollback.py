@@ -46,6 +46,7 @@ from lakewright.txn.markers import (
     read_markers,
 )
 from lakewright.txn.rollback_plan import (
+    COMPACTION,
     files_of_instant,
     full_path,
     plan_rollback,
@@ -118,8 +119,14 @@ def schedule_rollback(
 # ---- executing ---------------------------------------------------------------------------------
 
 
-def execute_rollback(access: Access, rollback: PendingRollback) -> RollbackMetadata | None:
-    """Undo what the plan says and finish; None if somebody else does it or has done it."""
+def execute_rollback(
+    access: Access, rollback: PendingRollback, *, keeps_plan: bool = False
+) -> RollbackMetadata | None:
+    """Undo what the plan says and finish; None if somebody else does it or has done it.
+
+    With `keeps_plan` the target is a plan of the caller, who executes it again: it stays requested,
+    and so does the caller's sign of life.
+    """
     heartbeat = _claim(access, rollback)
     if heartbeat is None:
         return None
@@ -133,16 +140,17 @@ def execute_rollback(access: Access, rollback: PendingRollback) -> RollbackMetad
         _sweep_late_files(access, rollback, done)
         took_ms = int((access.clock.monotonic_s() - started_s) * 1000)
         metadata = done.metadata(rollback, took_ms)
-        if not _finish(access, rollback, metadata, heartbeat):
+        if not _finish(access, rollback, metadata, heartbeat, keeps_plan=keeps_plan):
             return None
     finally:
-        heartbeat.stop()
-        remove_fence(access.storage, rollback.instant)
+        if heartbeat.leave():  # otherwise both may be those of whoever took over
+            remove_fence(access.storage, rollback.instant)
     target = rollback.target.commit_time
     for instant in (target, rollback.instant):
         delete_markers(access.storage, instant)
-    stop_heartbeat(access.storage, target)
-    remove_fence(access.storage, target)
+    if not keeps_plan:
+        stop_heartbeat(access.storage, target)
+        remove_fence(access.storage, target)
     deleted = metadata.total_files_deleted
     access.on_event(Event("rollback.done", deleted, unit="files", instant=target))
     return metadata
@@ -156,6 +164,9 @@ def _claim(access: Access, rollback: PendingRollback) -> Heartbeat | None:
         if found is None or found.completed or is_alive(access, rollback.instant):
             return None
         lease.check()
+        # First the process, then its sign of life: an earlier owner that is known to be dead must
+        # not make this one look dead.
+        open_fence(access.storage, rollback.instant, access.processes.own)
         heartbeat = Heartbeat.start(
             access.storage,
             rollback.instant,
@@ -165,13 +176,17 @@ def _claim(access: Access, rollback: PendingRollback) -> Heartbeat | None:
         )
         if found.state is State.REQUESTED:
             access.files(properties).start(rollback.instant, ROLLBACK)
-        open_fence(access.storage, rollback.instant, access.processes.own)
         close_fence(access.storage, rollback.target.commit_time)
         return heartbeat
 
 
 def _finish(
-    access: Access, rollback: PendingRollback, metadata: RollbackMetadata, heartbeat: Heartbeat
+    access: Access,
+    rollback: PendingRollback,
+    metadata: RollbackMetadata,
+    heartbeat: Heartbeat,
+    *,
+    keeps_plan: bool,
 ) -> bool:
     """Take the target off the timeline and complete the rollback, under the lock."""
     with access.locked(f"rollback {rollback.instant}") as lease:
@@ -193,7 +208,9 @@ def _finish(
         access.clock.sleep(access.skew_s())
         lease.check()
         files = access.files(properties)
-        if target is not None:
+        if target is not None and keeps_plan:
+            files.withdraw(target.requested_time, target.action)
+        elif target is not None:
             files.remove(target.requested_time, target.action)
         lease.check()
         content = metadata.write(properties.version)
@@ -308,6 +325,7 @@ def _sweep_late_files(access: Access, rollback: PendingRollback, done: _Undone) 
                 full_path(storage, marker.data_path)
             )
     for partition in touched_partitions(rollback.plan, markers):
-        for name in files_of_instant(list_files(storage, partition), target):
+        logs = rollback.target.action != COMPACTION
+        for name in files_of_instant(list_files(storage, partition), target, logs=logs):
             _delete(storage, partition, name, done)
     storage.sweep(UNFINISHED_FOLDER)

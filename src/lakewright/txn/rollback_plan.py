@@ -2,7 +2,8 @@
 
 By markers where the write left a marker folder; by listing every partition where it did not, so
 that lost markers never leave files behind. A write that is only requested has no files. Version 6
-undoes blocks in log files of older slices by command blocks; everything else is deleted.
+undoes blocks in log files of older slices by command blocks; everything else is deleted. Logs that
+carry the time of a compaction are never touched: version 6 names logs of later writes so.
 
 Plans are read by Hudi too, which may have to finish a rollback of ours, so paths are full ones.
 """
@@ -27,7 +28,9 @@ from lakewright.format.version import TableVersion
 from lakewright.storage.base import Storage
 from lakewright.txn.markers import Marker, MarkerType, read_markers
 
-__all__ = ["files_of_instant", "full_path", "plan_rollback", "touched_partitions"]
+__all__ = ["COMPACTION", "files_of_instant", "full_path", "plan_rollback", "touched_partitions"]
+
+COMPACTION = "compaction"
 
 
 def plan_rollback(storage: Storage, properties: TableProperties, target: Instant) -> RollbackPlan:
@@ -47,7 +50,8 @@ def _requests(
     if markers is not None:
         yield from _by_markers(storage, properties.version, target.requested_time, markers)
         return
-    profile = _profile(storage, properties, target)
+    writes = target.action != COMPACTION
+    profile = _profile(storage, properties, target) if writes else CommitMetadata()
     for partition in list_partitions(storage):
         files = list_files(storage, partition)
         yield from _by_listing(storage, properties.version, target, partition, files, profile)
@@ -111,8 +115,7 @@ def _by_listing(
     profile: CommitMetadata,
 ) -> Iterator[RollbackRequest]:
     instant = target.requested_time
-    found = files_of_instant(files, instant)
-    for name in found:
+    for name in files_of_instant(files, instant, logs=target.action != COMPACTION):
         yield RollbackRequest(
             partition_path=partition,
             file_id=_file_id(name),
@@ -156,10 +159,11 @@ def _profile(storage: Storage, properties: TableProperties, target: Instant) -> 
     return load_commit_metadata(storage, properties, target)
 
 
-def files_of_instant(files: Sequence[ListedFile], instant: str) -> list[str]:
-    """Names of the data files that carry an instant, base files and logs."""
+def files_of_instant(files: Sequence[ListedFile], instant: str, *, logs: bool = True) -> list[str]:
+    """Names of the data files that carry an instant: base files, and `logs`."""
+    kinds = (BaseFileName, LogFileName) if logs else (BaseFileName,)
     parsed = ((file.name, parse_data_file(file.name)) for file in files)
-    return [text for text, name in parsed if name is not None and name.instant == instant]
+    return [text for text, name in parsed if isinstance(name, kinds) and name.instant == instant]
 
 
 # ---- parts of both -----------------------------------------------------------------------------

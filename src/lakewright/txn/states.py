@@ -65,6 +65,10 @@ class InstantFiles:
         self.storage.delete(self.path(instant, action, State.INFLIGHT))
         self.storage.delete(self.path(instant, action, State.REQUESTED))
 
+    def withdraw(self, instant: str, action: str) -> None:
+        """Let an inflight plan be only requested again."""
+        self.storage.delete(self.path(instant, action, State.INFLIGHT))
+
     def _create(self, path: str, content: bytes, instant: str) -> None:
         try:
             self.storage.create_if_absent(path, content, token=self.random.token_hex())

@@ -66,6 +66,8 @@ __all__ = ["Committed", "Prepared", "Transaction", "begin"]
 
 TIME_TRIES: Final = 20
 """How often another process may have taken the same time without the lock."""
+SCHEMA_KEY: Final = "schema"
+"""Where a commit tells its columns."""
 NO_PREVIOUS: Final = (None, "", "null")
 """What a write stat says of a file group that is new."""
 
@@ -91,6 +93,9 @@ class Prepared:
     guard: Guard = field(default=_no_guard)
     non_blocking: bool = False
     """Logs that others wrote to the same file groups are no conflict: readers order them."""
+    rewrites: bool = False
+    """The same rows in other files: no write is a conflict, and the columns are those of the newest
+    one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +202,21 @@ class Transaction:
         instant: str,
         action: str,
         heartbeat: Heartbeat,
+        *,
+        attempt: str = "",
+        completes_as: str | None = None,
     ) -> None:
+        """`attempt`: which one at a plan that may be executed again. `completes_as`: the action
+        that a plan has when it is completed."""
         self._access = access
         self._properties = properties
         self._heartbeat = heartbeat
         self._over = False
         self.instant = instant
         self.action = action
+        self._completes_as = completes_as or action
         files = access.files(properties)
-        self.fence = Fence(instant, files.path(instant, action, State.INFLIGHT))
+        self.fence = Fence(instant, files.path(instant, action, State.INFLIGHT), attempt)
 
     def start(self, profile: CommitMetadata | None = None) -> None:
         """Become inflight; `profile` tells what is going to be written, as far as is known.
@@ -309,6 +320,9 @@ class Transaction:
             raise self._fenced(f"is {found.state.name.lower()} and not inflight")
         if self.instant in pending_rollbacks(self._access, properties, timeline):
             raise self._fenced("is being rolled back by another process")
+        if self.fence.attempt:
+            # Another attempt may have rolled this one back, and be inflight in its place.
+            self.fence.check(self._access.storage)
 
     def _fenced(self, why: str) -> FencedError:
         return FencedError(
@@ -329,14 +343,22 @@ class Transaction:
             for i in completed_since(prepared.basis, timeline)
         ]
         content = self._overwriting(prepared, since)
-        self._refuse_other_schema(prepared.metadata, since)
+        if prepared.rewrites:
+            content = self._with_newest_columns(content, properties, timeline)
+        else:
+            self._refuse_other_schema(prepared.metadata, since)
         mine = _mutation(self.instant, prepared.metadata)
-        if mine.groups:
+        if mine.groups and not prepared.rewrites:
             others = [
-                Other(i, metadata.operation_type or "", groups_of_commit(metadata))
+                Other(
+                    i,
+                    metadata.operation_type or "",
+                    groups_of_commit(metadata),
+                    known=_knows(prepared.basis, i),
+                )
                 for i, metadata in since
             ]
-            others.extend(self._plans(properties, timeline))
+            others.extend(self._plans(properties, timeline, prepared.basis))
             if prepared.non_blocking:
                 others = [other for other in others if other.instant.action == "replacecommit"]
             found = find_conflict(mine, others, properties.version)
@@ -344,6 +366,18 @@ class Transaction:
                 raise_conflict(mine, *found)
         extra = carried_forward(storage, properties, timeline, content.extra_metadata)
         return replace(content, extra_metadata=marked(extra, alone=self._access.alone))
+
+    def _with_newest_columns(
+        self, content: CommitMetadata, properties: TableProperties, timeline: Timeline
+    ) -> CommitMetadata:
+        """A commit's schema becomes the table's: that of the newest write stays."""
+        storage = self._access.storage
+        for instant in reversed(timeline.commits().completed().instants):
+            newest = load_commit_metadata(storage, properties, instant).schema
+            if newest:
+                extra = {**(content.extra_metadata or {}), SCHEMA_KEY: newest}
+                return replace(content, extra_metadata=extra)
+        return content
 
     def _refuse_other_schema(
         self, mine: CommitMetadata, since: Sequence[tuple[Instant, CommitMetadata]]
@@ -385,14 +419,17 @@ class Transaction:
                     ids.append(group.file_id)
         return replace(prepared.metadata, partition_to_replace_file_ids=replaced)
 
-    def _plans(self, properties: TableProperties, timeline: Timeline) -> list[Other]:
+    def _plans(
+        self, properties: TableProperties, timeline: Timeline, basis: Timeline
+    ) -> list[Other]:
         """Pending plans that take file groups: compactions and clusterings."""
         storage = self._access.storage
         found: list[Other] = []
         for instant in timeline.pending():
             if instant.action == "compaction":
                 plan = load_compaction_plan(storage, properties, instant)
-                found.append(Other(instant, "COMPACT", groups_of_compaction(plan)))
+                groups, known = groups_of_compaction(plan), _knows(basis, instant)
+                found.append(Other(instant, "COMPACT", groups, known))
             elif is_pending_clustering(storage, properties, instant):
                 request = load_requested_replace(storage, properties, instant)
                 found.append(Other(instant, "CLUSTER", groups_of_replacement(request)))
@@ -416,7 +453,7 @@ class Transaction:
         files = self._access.files(properties)
         data = content.write(properties.version)
         try:
-            files.complete(self.instant, self.action, data, completion_time)
+            files.complete(self.instant, self._completes_as, data, completion_time)
         except OutcomeUnknownError as error:
             with suppress(StorageError):
                 found = self._access.timeline(properties).get(self.instant, self.action)
@@ -484,6 +521,10 @@ def _mutation(instant: str, content: CommitMetadata) -> Mutation:
             retryable=True,
         )
     return Mutation(instant, frozenset(groups | changed), frozenset(rewritten))
+
+
+def _knows(basis: Timeline, instant: Instant) -> bool:
+    return basis.get(instant.requested_time, instant.completed_action) is not None
 
 
 def _new_groups(content: CommitMetadata) -> set[FileGroupId]:

@@ -21,7 +21,15 @@ from lakewright.format.view_inputs import block_visibility, load_view
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Storage
 
-__all__ = ["Rows", "base_content", "log_content", "read_rows", "rows_at", "rows_of_base"]
+__all__ = [
+    "Rows",
+    "base_content",
+    "log_content",
+    "read_rows",
+    "rows_at",
+    "rows_of_base",
+    "slice_rows",
+]
 
 Rows = Mapping[str, str]
 """Values by key."""
@@ -56,15 +64,21 @@ def rows_at(
     """What a reader that pinned `timeline` sees in each file group that has rows."""
     view = load_view(storage, properties, timeline, listing=list_table(storage))
     found = {
-        slice_.group: _slice_rows(storage, properties, timeline, slice_)
+        slice_.group: slice_rows(storage, properties, timeline, slice_)
         for slice_ in view.latest_merged_slices()
     }
     return {group: rows for group, rows in found.items() if rows}
 
 
-def _slice_rows(
-    storage: Storage, properties: TableProperties, timeline: Timeline, slice_: FileSlice
+def slice_rows(
+    storage: Storage,
+    properties: TableProperties,
+    timeline: Timeline,
+    slice_: FileSlice,
+    *,
+    latest: str | None = None,
 ) -> dict[str, str]:
+    """The rows of one slice, up to blocks of the instant `latest`."""
     rows: dict[str, str] = {}
     if slice_.base is not None:
         rows.update(rows_of_base(storage.read(slice_.base.path)))
@@ -72,6 +86,6 @@ def _slice_rows(
     for log in slice_.logs:
         blocks += read_blocks(storage.read(log.path), path=log.path)
     visible = block_visibility(properties, timeline)
-    for block in select_blocks(blocks, is_visible=visible, latest=None).blocks:
+    for block in select_blocks(blocks, is_visible=visible, latest=latest).blocks:
         rows.update(rows_of_base(block.content))
     return rows

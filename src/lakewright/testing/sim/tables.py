@@ -7,6 +7,7 @@ what the model says about exactly the committed instants of that timeline.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,16 @@ from lakewright.testing.sim.world import World
 __all__ = ["ROOT", "SimTable", "table_properties"]
 
 ROOT = "table"
+SCHEMA = {
+    "type": "record",
+    "name": "simulated_record",
+    "namespace": "hoodie.simulated",
+    "fields": [
+        {"name": name, "type": ["null", "string"], "default": None}
+        for name in ("_hoodie_operation", "key", "part")
+    ],
+}
+"""Where the operation column is known, nobody looks for it in stub files."""
 
 
 def table_properties(version: int, *, merge_on_read: bool) -> dict[str, str]:
@@ -46,6 +57,7 @@ def table_properties(version: int, *, merge_on_read: bool) -> dict[str, str]:
         keys.TIMELINE_TIMEZONE: "UTC",
         keys.RECORD_KEY_FIELDS: "key",
         keys.PARTITION_FIELDS: "part",
+        keys.CREATE_SCHEMA: json.dumps(SCHEMA),
         keys.CHECKSUM: checksum("", "simulated"),
     }
 

@@ -121,7 +121,10 @@ def logs_name_their_instant(state: TableState) -> Iterator[str]:
 
 
 def replaced_groups_stay_gone(state: TableState) -> Iterator[str]:
-    """A replaced file group gets no file from an instant that completed afterwards."""
+    """A replaced file group gets no file from a write that completed afterwards.
+
+    A compaction that was planned before may, of rows that nobody sees any more.
+    """
     for file in state.completed():
         metadata = state.metadata(file) if file.action == "replacecommit" else None
         if metadata is None:
@@ -135,7 +138,9 @@ def replaced_groups_stay_gone(state: TableState) -> Iterator[str]:
             if later.stored.order <= file.stored.order:
                 continue
             written = state.metadata(later)
-            for stat in written.write_stats if written is not None else ():
+            if written is None or written.operation_type == "COMPACT":
+                continue
+            for stat in written.write_stats:
                 if (stat.partition_path or "", stat.file_id or "") in groups:
                     yield f"{later.name} wrote to {stat.file_id}, replaced by {file.name}"
 

@@ -59,8 +59,11 @@ def target_files_gone(state: TableState) -> Iterator[str]:
     """After a rollback no data file of the target is left."""
     for file, target, _ in _finished(state):
         for path, seen in state.by_instant.get(target, {}).items():
-            if not state.is_committed(target) and (
-                seen.is_base or state.version.log_name_has_delta_instant
+            again = seen.stored.order > file.stored.order  # a plan that is executed anew
+            if (
+                not state.is_committed(target)
+                and not again
+                and (seen.is_base or state.version.log_name_has_delta_instant)
             ):
                 yield f"{path} is left after the rollback {file.name}"
 
@@ -91,6 +94,10 @@ def committed_not_rolled_back(state: TableState) -> Iterator[str]:
     """Nothing is both completed and rolled back."""
     for file, target, action in _finished(state):
         found = state.timeline.get(target, action)
+        if action in _PLAN_KEPT and found is not None and found.completed:
+            completed = state.state_files[found.file_name]
+            if completed.stored.order > file.stored.order:
+                continue  # executed anew
         if found is not None and found.completed:
             yield f"{found.file_name} is completed, and {file.name} rolled it back"
 

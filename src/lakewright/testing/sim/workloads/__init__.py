@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from lakewright.testing.sim.workloads import keyed_writes, real_writes, toys, transactions
+from lakewright.testing.sim.workloads import (
+    keyed_writes,
+    real_writes,
+    services,
+    toys,
+    transactions,
+)
 from lakewright.testing.sim.workloads.workload import Workload
 
 __all__ = ["WORKLOADS", "Workload"]
@@ -14,5 +20,6 @@ WORKLOADS: dict[str, Workload] = {
         *transactions.WORKLOADS,
         *real_writes.WORKLOADS,
         *keyed_writes.WORKLOADS,
+        *services.WORKLOADS,
     )
 }

@@ -16,6 +16,7 @@ from lakewright.format.file_slices import FileGroupId
 from lakewright.format.partitions import list_files
 from lakewright.format.records import CommitMetadata, RequestedReplaceMetadata, WriteStat
 from lakewright.format.timeline import Timeline
+from lakewright.format.view_inputs import load_view
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.model import Effect
 from lakewright.testing.sim.stub_rows import Rows, base_content, log_content, rows_at
@@ -128,9 +129,9 @@ class Writer:
             if not groups:
                 return [self._new_group(partition, work)]
             group = groups[self._random.below(len(groups))]
-            previous = self._slice_instant(group, basis)
+            previous, planned = self._slice_instant(group, basis)
             rows = self._rows()
-            if kind == "log" and self._table.properties.is_merge_on_read:
+            if (kind == "log" and self._table.properties.is_merge_on_read) or planned:
                 return [lambda t: self._publish_log(t, group, rows, previous, work)]
             whole = {**there[group], **rows}
             return [lambda t: self._publish_base(t, group, rows, whole, previous, work)]
@@ -147,17 +148,13 @@ class Writer:
         rows = self._rows()
         return lambda t: self._publish_base(t, group, rows, rows, "null", work)
 
-    def _slice_instant(self, group: FileGroupId, basis: Timeline) -> str:
-        """The newest committed base file of a group."""
-        files = list_files(self._access.storage, group.partition)
-        names = (parse_data_file(file.name) for file in files)
-        return max(
-            name.instant
-            for name in names
-            if isinstance(name, BaseFileName)
-            and name.file_id == group.file_id
-            and name.instant in basis.completion_times
-        )
+    def _slice_instant(self, group: FileGroupId, basis: Timeline) -> tuple[str, bool]:
+        """The newest slice of a group, and whether it is that of a planned compaction."""
+        storage, properties = self._access.storage, self._table.properties
+        listing = {group.partition: list_files(storage, group.partition)}
+        found = load_view(storage, properties, basis, listing=listing).groups[group]
+        newest = max(slice_.base_instant for slice_ in found.slices)
+        return newest, found.pending_compaction is not None
 
     # ---- tasks ---------------------------------------------------------------------------------
 

@@ -1,0 +1,292 @@
+"""Savepoints: commits whose files no clean deletes, so that they can be read and restored for long.
+
+A savepoint names every file of the slices that a reader of its commit reads. It is made and deleted
+under the lock. It is refused where files may be gone already, or are named by a clean that is on
+its way: below the moment that the last clean retains, completed or pending; in files of a pending
+clean; and at any commit but the newest after a clean by file versions, which retains no moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lakewright.errors import ConflictError, InstantNotFoundError, NotFoundError
+from lakewright.format.file_slices import FileSlice, FileSystemView
+from lakewright.format.instant import Instant, State
+from lakewright.format.partitions import list_table
+from lakewright.format.records import (
+    CleanerPlan,
+    CleanMetadata,
+    SavepointMetadata,
+    SavepointPartitionMetadata,
+    load_cleaner_plan,
+    load_record,
+    load_savepoint,
+)
+from lakewright.format.records.instants import instant_path
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.timeline import Timeline
+from lakewright.format.view_inputs import (
+    CompletionTimes,
+    load_pending_compactions,
+    load_replaced,
+)
+from lakewright.runtime.events import Event
+from lakewright.services.clean_execution import CLEAN, files_of_plan
+from lakewright.services.clean_selection import by_partition, files_of
+from lakewright.services.full_scans import demand_full_scan
+from lakewright.txn.access import Access
+from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.times import next_time
+
+__all__ = ["Savepoint", "create_savepoint", "delete_savepoint", "list_savepoints"]
+
+SAVEPOINT = "savepoint"
+Names = dict[str, list[str]]
+"""File names by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A commit that is kept."""
+
+    instant: str
+    """Requested time of the commit."""
+    by: str
+    comment: str
+    created_ms: int
+    partitions: int
+    files: int
+
+
+def list_savepoints(access: Access) -> list[Savepoint]:
+    """Every savepoint of the table, oldest commit first."""
+    properties = access.properties()
+    return [
+        _savepoint(instant.requested_time, load_savepoint(access.storage, properties, instant))
+        for instant in access.timeline(properties).savepoints()
+    ]
+
+
+def create_savepoint(
+    access: Access, instant: str | None = None, *, by: str = "lakewright", comment: str = ""
+) -> Savepoint:
+    """Keep a commit, by default the newest; one that is kept already stays as it is.
+
+    Raises `InstantNotFoundError` if there is no such commit or its files may be gone,
+    `ConflictError` if a clean that was planned is about to delete some of them.
+    """
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    commit = _commit(timeline, instant)
+    _refuse_cleaned(access, properties, timeline, commit)
+    names = _names(access, properties, timeline, commit)
+    metadata = SavepointMetadata(
+        savepointed_by=by,
+        savepointed_at=access.clock.now_ms(),
+        comments=comment,
+        partition_metadata={
+            partition: SavepointPartitionMetadata(
+                partition_path=partition, savepoint_data_file=files
+            )
+            for partition, files in names.items()
+        },
+    )
+    with access.locked(f"savepoint {commit}") as lease:
+        timeline = access.timeline(properties)
+        _commit(timeline, commit)
+        known = timeline.get(commit, SAVEPOINT)
+        if known is not None and known.completed:
+            return _savepoint(commit, load_savepoint(access.storage, properties, known))
+        _refuse_cleaned(access, properties, timeline, commit)
+        _refuse_named(access, properties, timeline, names)
+        _publish(access, lease, properties, timeline, commit, metadata, begun=known is not None)
+    made = _savepoint(commit, metadata)
+    access.on_event(Event("savepoint.created", made.files, unit="files", instant=commit))
+    return made
+
+
+def delete_savepoint(access: Access, instant: str) -> None:
+    """Let a commit go; the next clean may delete its files.
+
+    Raises `InstantNotFoundError` if there is no savepoint of that commit.
+    """
+    properties = access.properties()
+    with access.locked(f"deletion of the savepoint {instant}") as lease:
+        timeline = access.timeline(properties)
+        found = timeline.get(instant, SAVEPOINT)
+        if found is None:
+            raise InstantNotFoundError(
+                f"There is no savepoint of the commit {instant}.",
+                hint=f"Savepoints of this table: {_listed(timeline.savepoints())}.",
+                context={"instant": instant},
+            )
+        demand_full_scan(access.storage, next_time(timeline, properties, access.clock))
+        lease.check()
+        copies = [i for i in timeline.duplicates if i.action == SAVEPOINT]
+        for copy in (*copies, found):
+            if copy.completed and copy.requested_time == instant:
+                access.storage.delete(instant_path(properties, copy.file_name))
+        access.storage.delete(access.files(properties).path(instant, SAVEPOINT, State.INFLIGHT))
+    access.on_event(Event("savepoint.deleted", 1, instant=instant))
+
+
+def _publish(
+    access: Access,
+    lease: Lease,
+    properties: TableProperties,
+    timeline: Timeline,
+    commit: str,
+    metadata: SavepointMetadata,
+    *,
+    begun: bool,
+) -> None:
+    """Both states under one lock, so an inflight one that is found was left by a dead process."""
+    files = access.files(properties)
+    lease.check()
+    if not begun:
+        files.start(commit, SAVEPOINT)
+    completed = next_time(timeline, properties, access.clock)
+    access.clock.sleep(access.skew_s())
+    lease.check()
+    files.complete(commit, SAVEPOINT, metadata.write(properties.version), completed)
+
+
+def _savepoint(instant: str, metadata: SavepointMetadata) -> Savepoint:
+    kept = metadata.partition_metadata.values()
+    return Savepoint(
+        instant=instant,
+        by=metadata.savepointed_by,
+        comment=metadata.comments,
+        created_ms=metadata.savepointed_at,
+        partitions=len(kept),
+        files=sum(len(p.savepoint_data_file) for p in kept),
+    )
+
+
+# ---- which files -------------------------------------------------------------------------------
+
+
+def _names(access: Access, properties: TableProperties, timeline: Timeline, commit: str) -> Names:
+    """Every file that a reader of the commit needs; one partition is looked at after the other."""
+    storage = access.storage
+    pending = by_partition(load_pending_compactions(storage, properties, timeline))
+    replaced = load_replaced(storage, properties, timeline)
+    completion_times = CompletionTimes(storage, properties, timeline)
+    names: Names = {}
+    for partition, files in list_table(storage).items():
+        view = FileSystemView.build(
+            {partition: files},
+            timeline=timeline,
+            version=properties.version,
+            pending_compactions=pending.get(partition, {}),
+            replaced=replaced,
+            completion_time_of=completion_times,
+        )
+        found = {file.name for slice_ in _slices(view, commit) for file in files_of(slice_)}
+        if found:
+            names[partition] = sorted(found)
+    return names
+
+
+def _slices(view: FileSystemView, commit: str) -> Iterable[FileSlice]:
+    yield from view.latest_merged_slices(commit)
+    yield from view.latest_slices(commit)
+
+
+# ---- what is refused ---------------------------------------------------------------------------
+
+
+def _commit(timeline: Timeline, instant: str | None) -> str:
+    """The completed commit that is meant."""
+    commits = timeline.commits().completed()
+    last = commits.last()
+    if instant is None and last is not None:
+        return last.requested_time
+    found = commits.get(instant) if instant is not None else None
+    if found is None:
+        raise InstantNotFoundError(
+            "There is no completed commit to keep."
+            if instant is None
+            else f"There is no completed commit {instant} on the active timeline.",
+            hint=f"Commits that can be kept: {_listed(commits)}.",
+            context={"instant": instant or ""},
+        )
+    return found.requested_time
+
+
+def _listed(timeline: Timeline) -> str:
+    return ", ".join(i.requested_time for i in timeline) or "none"
+
+
+def _refuse_cleaned(
+    access: Access, properties: TableProperties, timeline: Timeline, commit: str
+) -> None:
+    """Refuse a commit of which files may be gone, or are about to go."""
+    last = timeline.last_completed_commit()
+    newest = last is not None and last.requested_time == commit
+    for clean in _cleans(timeline):
+        record = _record(access, properties, clean)
+        retained = _retained(record)
+        if retained is None:
+            continue
+        if commit < retained or (not retained and not newest and clean.requested_time > commit):
+            raise InstantNotFoundError(
+                f"The commit {commit} cannot be kept: the clean {clean.requested_time} may have "
+                "deleted files of it.",
+                hint=f"Keep a commit from {retained} on."
+                if retained
+                else "It was a clean by file versions, which retains no moment; keep the newest "
+                "commit.",
+                context={"instant": commit, "clean": clean.requested_time, "retained": retained},
+            )
+
+
+def _cleans(timeline: Timeline) -> Iterable[Instant]:
+    """Cleans of which something may be gone, newest first."""
+    return reversed(timeline.filter_actions(CLEAN).instants)
+
+
+def _record(
+    access: Access, properties: TableProperties, clean: Instant
+) -> CleanMetadata | CleanerPlan | None:
+    if clean.completed:
+        record = load_record(access.storage, properties, clean)
+        if isinstance(record, CleanMetadata):
+            return record
+    return _plan(access, properties, clean)
+
+
+def _plan(access: Access, properties: TableProperties, clean: Instant) -> CleanerPlan | None:
+    """None if its process died before it wrote the plan."""
+    try:
+        return load_cleaner_plan(access.storage, properties, clean)
+    except NotFoundError:
+        return None
+
+
+def _retained(record: CleanMetadata | CleanerPlan | None) -> str | None:
+    """The moment that a clean retains; empty if it retains none, None if nothing was cleaned."""
+    if record is None:
+        return None
+    if isinstance(record, CleanMetadata):
+        return record.earliest_commit_to_retain
+    retained = record.earliest_instant_to_retain
+    return retained.timestamp if retained is not None else ""
+
+
+def _refuse_named(
+    access: Access, properties: TableProperties, timeline: Timeline, names: Names
+) -> None:
+    """Refuse files that a pending clean is going to delete."""
+    for clean in timeline.filter_actions(CLEAN).pending():
+        plan = _plan(access, properties, clean)
+        for partition, doomed in (files_of_plan(plan) if plan else {}).items():
+            if not set(doomed).isdisjoint(names.get(partition, ())):
+                raise ConflictError(
+                    f"The clean {clean.requested_time} is about to delete files of the commit.",
+                    hint="Let the clean finish, then keep a commit from the moment it retains on.",
+                    context={"clean": clean.requested_time, "partition": partition},
+                    retryable=True,
+                )
