@@ -11,6 +11,8 @@ from lakewright.format.instant import State, format_instant_name
 from lakewright.format.log_block import rollback_block
 from lakewright.format.records import (
     CommitMetadata,
+    CompactionOperation,
+    CompactionPlan,
     InstantInfo,
     RollbackMetadata,
     RollbackPlan,
@@ -139,6 +141,40 @@ def _blocks(*, cancelled: bool) -> _Table:
     return table
 
 
+def _plan(
+    table: _Table, time: str, *logs: str, base: str | None = None, file_id: str = "f-0"
+) -> _Table:
+    """A requested compaction of one slice."""
+    operation = CompactionOperation(
+        base_instant_time=T1,
+        delta_file_paths=[log.rpartition("/")[2] for log in logs],
+        data_file_path=base.rpartition("/")[2] if base else None,
+        file_id=file_id,
+        partition_path="p",
+    )
+    content = CompactionPlan(operations=[operation]).write(table.state.version)
+    return table.instant(time, "compaction", State.REQUESTED, content)
+
+
+def _sliced() -> _Table:
+    """A base file of T1 and a log of T2, both committed."""
+    table = _Table().file(_base(T1)).done(T1, "deltacommit", _base(T1))
+    return table.file(_log(T2)).done(T2, "deltacommit", _log(T2))
+
+
+def _compacted(file_id: str, who: str = "a") -> _Table:
+    table = _plan(_sliced(), T3, _log(T2), base=_base(T1))
+    table.instant(T3, "compaction", State.INFLIGHT)
+    table.file(f".hoodie/.heartbeat/{T3}", who=who)
+    made = _base(T3, file_id)
+    stat = WriteStat(path=made, partition_path="p", file_id=file_id)
+    metadata = CommitMetadata(
+        partition_to_write_stats={"p": [stat]}, operation_type="COMPACT", compacted=True
+    )
+    content = metadata.write(table.state.version)
+    return table.file(made).instant(T3, "commit", State.COMPLETED, content)
+
+
 Make = Callable[[], _Table]
 
 CASES: dict[str, tuple[Make, Make]] = {
@@ -194,6 +230,24 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda: _Table().file(_log(T1)).done(T1, "deltacommit", _log(T1)),
     ),
     "14.15": (lambda: _replaced(later=True), lambda: _replaced(later=False)),
+    "14.17": (
+        lambda: _plan(_plan(_sliced(), T3, _log(T2)), T4, _log(T2)),
+        lambda: _plan(_plan(_sliced(), T3, _log(T2)), T4, file_id="g-0"),
+    ),
+    "14.18": (
+        lambda: _plan(_sliced(), T3, _log(T2), _log(T2, version=2)),
+        lambda: _plan(_sliced(), T3, _log(T2), base=_base(T1)),
+    ),
+    "14.19": (
+        lambda: _plan(_sliced(), T3),
+        lambda: _plan(_sliced(), T3, _log(T2)),
+    ),
+    "14.20": (lambda: _compacted("g-0"), lambda: _compacted("f-0")),
+    "14.22": (
+        lambda: _Table(6).file(_base(T1)).done(T1, "deltacommit").file(_log(T2)),
+        lambda: _plan(_Table(6).done(T1, "deltacommit").file(_log(T2)), T2),
+    ),
+    "14.30": (lambda: _compacted("f-0", who="b"), lambda: _compacted("f-0")),
     "14.23": (
         lambda: _Table().pending(T1).rollback(T2, T1).rollback(T3, T1),
         lambda: _Table().pending(T1).rollback(T2, T1, done=True).rollback(T3, T1),
