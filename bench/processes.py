@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -97,7 +97,8 @@ class WarmProcess:
 
     def close(self) -> None:
         """End the process."""
-        cast("IO[bytes]", self._process.stdin).close()
+        with suppress(BrokenPipeError):  # it was ended because it took too long
+            cast("IO[bytes]", self._process.stdin).close()
         self._process.wait()
 
     def _answer(self, seconds: float) -> dict[str, Any]:
