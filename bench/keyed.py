@@ -1,6 +1,6 @@
 """Benchmarks of keyed writes: warm processes, interleaved, equal tables before times.
 
-    python -m bench.keyed [changes large curves] [--repeat 3] [--small] [--only mor_200 ...]
+    python -m bench.keyed [changes profile large curves] [--repeat 3] [--small] [--only mor_200 ...]
 
 Every contender changes a copy of the same table, which lakewright made (version 8, four file
 groups, no metadata table): neither the copying nor the check of what came out is in the time.
@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from bench.data import CACHE
 from bench.plots import plot_bars, plot_curves
 from bench.processes import NEWEST, ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
 from bench.run import table_row
+from bench.sampling import sampled
 from bench.write_data import Events, contents
 from lakewright import Table
 
@@ -362,6 +364,35 @@ def changes(sizes: Sizes, repeat: int, only: Sequence[str]) -> list[str]:
     return [*lines, f"![{title}](keyed.svg)", ""]
 
 
+def profile(sizes: Sizes, _: int, only: Sequence[str]) -> list[str]:
+    """Where the time of each change goes, without Spark."""
+    lines = [
+        "## Where the time goes",
+        "",
+        "The same changes without Spark, sampled every two milliseconds: seconds of all threads "
+        "by the module they are in, as parts of the wall time (two busy threads make 2.0).",
+        "",
+    ]
+    for title, (name, kind, share, verb) in CHANGES.items():
+        if only and name not in only:
+            continue
+        work = Work(name, Base(kind, sizes.rows), share, verb)
+        for _round in range(2):  # the first one warms up
+            with copied(work.start(PLAIN)) as path:
+                samples = sampled(partial(_change, work, path))
+        lines += [f"### {title}", "", table_row("module", "share"), table_row("---", "---")]
+        lines += [table_row(place, f"{part:.2f}") for place, part in samples.shares().items()]
+        lines.append("")
+    return lines
+
+
+def _change(work: Work, path: Path) -> None:
+    table = Table.open(path)
+    change = table.delete if work.verb == "delete" else table.upsert
+    options = {"hoodie.index.type": work.index, "hoodie.parquet.compression.codec": CODEC}
+    change(pq.read_table(work.source()), options=options)
+
+
 def large(sizes: Sizes, repeat: int, only: Sequence[str]) -> list[str]:
     """A table ten times as large, for memory."""
     works = [
@@ -449,7 +480,7 @@ class Sizes:
 
 
 SMALL = Sizes(20_000, 100_000, 0.2, 20_000, (20_000, 100_000), (1, 4))
-PARTS = {"changes": changes, "large": large, "curves": curves}
+PARTS = {"changes": changes, "profile": profile, "large": large, "curves": curves}
 
 
 def main() -> None:

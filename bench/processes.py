@@ -61,24 +61,35 @@ class WarmProcess:
         hudi = home not in HOMES
         python = ROOT / HOMES.get(home, ".venv-hudi") / "bin" / "python"
         jar = str(ROOT / ".cache" / "hudi-jars" / BUNDLE.format(home)) if hudi else "-"
-        self.home, self._log, self._unread = home, work / "log", b""
+        self.home, self._work = home, work
+        self._command = [str(python), str(program), str(work), jar]
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self._unread = b""
         self._process = subprocess.Popen(
-            [str(python), str(program), str(work), jar],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={
                 **os.environ,
-                "PYSPARK_PYTHON": str(python),
+                "PYSPARK_PYTHON": self._command[0],
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "TZ": "UTC",
             },
             start_new_session=True,
-            cwd=work,
+            cwd=self._work,
         )
         self._answer(ANSWER_S)  # it is ready
+        return self._process
 
     def ask(self, request: Mapping[str, Any], *, seconds: float = ANSWER_S) -> Sample:
-        """Let it do one thing; it is ended if that takes longer than `seconds`."""
+        """Let it do one thing; it is ended if that takes longer than `seconds`.
+
+        A process that was ended is started again, and is cold then.
+        """
+        if self._process.poll() is not None:
+            self._process = self._started()
         stdin = cast("IO[bytes]", self._process.stdin)
         with _watched(self._process.pid) as used:
             stdin.write(json.dumps(request).encode() + b"\n")
@@ -108,10 +119,11 @@ class WarmProcess:
             while b"\n" not in self._unread:
                 if not selector.select(seconds):
                     os.killpg(self._process.pid, signal.SIGKILL)
+                    self._process.wait()
                     raise GoneError(f"{self.home} took longer than {seconds:.0f} s")
                 chunk = os.read(stdout.fileno(), 1 << 16)
                 if not chunk:
-                    tail = self._log.read_text(errors="replace")[-4000:]
+                    tail = (self._work / "log").read_text(errors="replace")[-4000:]
                     raise GoneError(f"{self.home} ended:\n{tail}")
                 self._unread += chunk
         line, self._unread = self._unread.split(b"\n", 1)

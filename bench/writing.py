@@ -1,6 +1,6 @@
 """Benchmarks of writing: warm processes, interleaved, equal tables before times.
 
-    python -m bench.writing [bulk_insert load curves] [--repeat 5] [--small]
+    python -m bench.writing [bulk_insert load rows partitions] [--repeat 5] [--small] [--only ...]
 
 Every contender makes a table from the same plain Parquet files: it creates it and bulk-inserts all
 rows. Each write goes to a folder of its own, which is removed afterwards; neither that nor the
@@ -224,7 +224,7 @@ def rows(result: Result, ours: Sequence[Contender], rivals: Sequence[Contender])
         yield table_row(name, why, *[""] * 6)
 
 
-def bulk_insert(sizes: Sizes, repeat: int) -> list[str]:
+def bulk_insert(sizes: Sizes, repeat: int, _: Sequence[str]) -> list[str]:
     """Ours beside real Hudi and the floor."""
     events = Events(sizes.rows)
     works = {
@@ -258,7 +258,7 @@ def bulk_insert(sizes: Sizes, repeat: int) -> list[str]:
     return [*lines, f"![{title}](writing.svg)", ""]
 
 
-def load(sizes: Sizes, repeat: int) -> list[str]:
+def load(sizes: Sizes, repeat: int, _: Sequence[str]) -> list[str]:
     """A large load in bounded memory, each writer in a new process."""
     works = [Work("load", Events(sizes.load))]
     found = compete((PLAIN, OURS35, HUDI12), works, min(repeat, 1), warm_up=0, apart=True)
@@ -280,16 +280,12 @@ def load(sizes: Sizes, repeat: int) -> list[str]:
     return [*lines, ""]
 
 
-def curves(sizes: Sizes, repeat: int) -> list[str]:
-    """Over rows, and over partitions."""
-    rounds = min(repeat, LARGE_ROUNDS)
-    return [*_rows_curve(sizes, rounds), *_partitions_curve(sizes)]
-
-
-def _rows_curve(sizes: Sizes, repeat: int) -> list[str]:
+def over_rows(sizes: Sizes, repeat: int, _: Sequence[str]) -> list[str]:
+    """The curve over rows."""
     works = {n: Work(f"rows_{n}", Events(n)) for n in sizes.curve_rows}
     contenders = (PLAIN, OURS35)
-    found = compete(contenders, [*works.values()], repeat, warm_up=1, apart=True)
+    rounds = min(repeat, LARGE_ROUNDS)
+    found = compete(contenders, [*works.values()], rounds, warm_up=1, apart=True)
     lines = [
         "## Over rows",
         "",
@@ -321,36 +317,47 @@ def _rows_curve(sizes: Sizes, repeat: int) -> list[str]:
     return [*lines, "", "![rows](writing_rows.svg)", "", "![memory](writing_rss.svg)", ""]
 
 
-def _partitions_curve(sizes: Sizes) -> list[str]:
+def over_partitions(sizes: Sizes, _: int, only: Sequence[str]) -> list[str]:
+    """The curve over partitions; with `only` the other points stay as they were measured."""
     works = {
         (sort, n): Work(f"{sort.lower()}_over_{n}", Events(sizes.curve_events, n), sort)
         for n in sizes.curve_partitions
         for sort in (GLOBAL, NONE)  # the one that may take too long comes last
     }
+    store = RESULTS / "writing_partitions.json"
+    known: dict[str, dict[str, list[float | str]]] = {}
+    if only:
+        known = json.loads(store.read_text())
     start = Work("start", Events(sizes.curve_rows[0]))
-    found = compete((PLAIN, OURS35, HUDI12), [start, *works.values()], 1, warm_up=0)
-    walls: dict[str, tuple[list[int], list[float]]] = {}
+    contenders = (PLAIN, OURS35, HUDI12)
+    chosen = [work for work in works.values() if not only or work.name in only]
+    found = compete(contenders, [start, *chosen], 1, warm_up=0)
+    for work in chosen:
+        result = found[work.name]
+        measured = {name: [median(ss), _rss(ss)] for name, ss in result.samples.items()}
+        known[work.name] = {**measured, **{name: [why] for name, why in result.gave_up.items()}}
     lines = [
         "## Over partitions",
         "",
         f"{sizes.curve_events:,} rows × 20 columns at random over the partitions, snappy; one "
         "write each.",
         "",
-        table_row("sort mode", "contender", "partitions", "wall s", "files", "RSS MB"),
-        table_row(*["---"] * 6),
+        table_row("sort mode", "contender", "partitions", "wall s", "RSS MB"),
+        table_row(*["---"] * 5),
     ]
+    walls: dict[str, tuple[list[int], list[float]]] = {}
     for (sort, n), work in sorted(works.items(), key=lambda item: (item[0][0] != NONE, item[0][1])):
-        result = found[work.name]
-        for name, ss in result.samples.items():
-            files, peak = result.made[name].files, _rss(ss)
-            cells = (f"{n:,}", f"{median(ss):.2f}", f"{files:,}", f"{peak:.0f}")
-            lines.append(table_row(sort, name, *cells))
+        for name, told in known[work.name].items():
+            if len(told) == 1:
+                lines.append(table_row(sort, name, f"{n:,}", str(told[0]), ""))
+                continue
+            wall_s, peak = map(float, told)
+            lines.append(table_row(sort, name, f"{n:,}", f"{wall_s:.2f}", f"{peak:.0f}"))
             points = walls.setdefault(f"{name}, {sort}", ([], []))
             points[0].append(n)
-            points[1].append(median(ss))
-        for name, why in result.gave_up.items():
-            lines.append(table_row(sort, name, f"{n:,}", why, "", ""))
+            points[1].append(wall_s)
     if sizes.rows >= MEASURED:
+        store.write_text(json.dumps(known, indent=1) + "\n")
         title = "bulk_insert over partitions"
         plot_curves(walls, RESULTS / "writing_partitions.svg", title, log_y=True)
     return [*lines, "", "![partitions](writing_partitions.svg)", ""]
@@ -368,7 +375,7 @@ class Sizes:
 
 
 SMALL = Sizes(20_000, 50_000, (5_000, 20_000), 10_000, (1, 50))
-PARTS = {"bulk_insert": bulk_insert, "load": load, "curves": curves}
+PARTS = {"bulk_insert": bulk_insert, "load": load, "rows": over_rows, "partitions": over_partitions}
 
 
 def main() -> None:
@@ -377,6 +384,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--small", action="store_true", help="a trial with few rows")
+    parser.add_argument("--only", nargs="*", default=[], help="points of the curve over partitions")
     args = parser.parse_args()
     repeat = 1 if args.small else args.repeat
     RESULTS.mkdir(parents=True, exist_ok=True)
@@ -384,7 +392,7 @@ def main() -> None:
     report: dict[str, list[str]] = json.loads(store.read_text()) if store.exists() else {}
     for part in args.parts or PARTS:
         print(f"… {part}", flush=True)
-        lines = PARTS[part](SMALL if args.small else Sizes(), repeat)
+        lines = PARTS[part](SMALL if args.small else Sizes(), repeat, args.only)
         print("\n".join(lines), flush=True)
         if not args.small:
             report[part] = lines

@@ -5,7 +5,7 @@
 Two to eight processes of ours write one table, alone under their default lock, then beside a real
 Hudi under Hudi's lock file, with optimistic concurrency control on both sides; who loses a conflict
 writes the same batch again. In the end the batches that the timeline tells of, replayed one by one
-in its order through `interop.keyed_model`, must give exactly the rows of the table, no key may be
+as they were completed through `interop.keyed_model`, must give exactly the rows of the table, no key may be
 there twice, and every other batch must have lost with a retryable `ConflictError`. Figures are
 printed for each writer.
 
@@ -213,7 +213,10 @@ def prove(scenario: Scenario, seconds: float, hudi: Hudi) -> bool:
         if process.exitcode:
             told.findings.problems.append(f"{writer.who} ended with status {process.exitcode}")
     judge(scenario, table, told, hudi)
-    shutil.rmtree(folder)
+    if told.findings.problems:
+        print(f"  what is left of it: {folder}")
+    else:
+        shutil.rmtree(folder)
     return told.findings.told(f"{scenario.name}, {seconds:g} s")
 
 
@@ -260,9 +263,17 @@ def differences(reader: str, found: pa.Table, expected: Counter[tuple[Any, ...]]
 
 
 def batches_on_timeline(table: Path) -> list[str]:
-    """Ids of committed batches in the order that the table version gives to its instants."""
+    """Ids of committed batches in the order in which they were completed.
+
+    That is the order in which they are as if one by one: of two writes that do not meet in a file
+    group, the one that was requested first may be completed last, and what it inserted comes after
+    a delete of the same key that found nothing. Version 6 does not tell when a write was completed,
+    but all of them write the file that completes them under one lock.
+    """
     opened, storage = lw.Table.open(table), LocalStorage(table)
-    order = {s.requested: s.completed or s.requested for s in completed_writes(table)}
+    order = {
+        s.requested: (s.completed or "", s.file.stat().st_mtime_ns) for s in completed_writes(table)
+    }
     found = []
     for instant in opened.timeline.completed().instants:
         if instant.requested_time in order:

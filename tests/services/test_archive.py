@@ -28,6 +28,7 @@ from lakewright.format.records import (
     RollbackPlan,
     SavepointMetadata,
 )
+from lakewright.format.view_inputs import load_replaced
 from lakewright.runtime import ManualClock, SeededRandom
 from lakewright.runtime.cancel import CancelToken
 from lakewright.runtime.events import Event
@@ -378,6 +379,22 @@ def test_what_cleaning_retains_is_not_archived(version: int) -> None:
 
 
 # ---- limits that files tell --------------------------------------------------------------------
+
+
+@VERSIONS
+def test_a_reader_that_listed_the_timeline_before_still_finds_what_was_replaced(
+    version: int,
+) -> None:
+    world = World.new(version)
+    access = world.access()
+    properties = access.properties()
+    listed = access.timeline(properties)
+    before = load_replaced(world.storage, properties, listed)
+    assert before
+    assert world.archive() > 0
+    now = access.timeline(properties).filter_actions("replacecommit").completed()
+    assert len(now) < len(listed.filter_actions("replacecommit").completed())
+    assert load_replaced(world.storage, properties, listed) == before
 
 
 @VERSIONS

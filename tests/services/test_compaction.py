@@ -147,6 +147,21 @@ def test_plans_that_cannot_be_executed_are_refused() -> None:
         compaction(cow).schedule()
 
 
+@MOR
+def test_a_plan_of_another_service_is_refused_before_it_is_begun(version: int) -> None:
+    _, table = changed(version)
+    service = compaction(table)
+    plan = service.plan()
+    assert plan is not None
+    files = table.access().files(table.properties)
+    other = "20990101000000000"
+    files.request(other, "logcompaction", plan.write(table.properties.version))
+    before = table.files()
+    with pytest.raises(PlanStateError, match="is a log compaction, not a compaction"):
+        service.execute(other)
+    assert table.files() == before
+
+
 def test_a_plan_whose_files_are_gone_is_told_and_kept() -> None:
     _, table = changed(8)
     service = compaction(table)

@@ -97,7 +97,7 @@ class NewVersion:
         self, reader: BaseReader, batches: Iterable[pa.RecordBatch], first_row: int, sink: Any
     ) -> Filled:
         """Copy the rows of the older version, then add the new ones."""
-        file = OpenFile.successor(self, sink, reader)
+        file = OpenFile(self, sink, older=reader)
         for group in reader.row_groups():
             if file.takes_over(group):
                 file.take_over(group)
@@ -155,7 +155,7 @@ class OpenFile:
         *,
         older: BaseReader | None = None,
     ) -> None:
-        """`older`: the version of which it is the successor."""
+        """`older`: the version it goes on from, from its footer and from its row groups."""
         context = version.context
         self._context = context
         self._stamp = Stamp(
@@ -173,11 +173,6 @@ class OpenFile:
         self._sink = _sink(context, sink, older)
         self._name = version.name.text
 
-    @classmethod
-    def successor(cls, version: NewVersion, sink: Any, older: BaseReader) -> OpenFile:
-        """A file that goes on from an older version: from its footer, and from its row groups."""
-        return cls(version, sink, older=older)
-
     def takes_over(self, group: int) -> bool:
         """Whether a row group of the older version can stay as it is, and is large enough for it.
 
@@ -188,14 +183,34 @@ class OpenFile:
         rows = self._older.file.metadata.row_group(group).num_rows
         return bool(rows >= self._context.parquet.row_group_rows // KEPT_SHARE)
 
+    def takes_columns_over(self, group: int) -> bool:
+        """Whether columns of a row group can stay where rows of it change."""
+        return (
+            self.takes_over(group)
+            and isinstance(self._sink, SuccessorSink)
+            and self._sink.is_compressed_alike(group)
+        )
+
     def take_over(self, group: int, keys: pa.Array | None = None) -> None:
         """Take a row group of the older version as it is; `keys` are its record keys if known."""
+        assert self._older is not None
+        rows = self._older.file.metadata.row_group(group).num_rows
+        self._take(group, keys, self._stamp.named(rows))
+
+    def take_columns_over(
+        self, group: int, keys: pa.Array, rows: list[pa.RecordBatch], changed: frozenset[str]
+    ) -> None:
+        """Take a row group of the older version, but the `changed` columns of its new `rows`."""
+        stamped = [self._stamp.copied(batch, changed | {FILE_NAME}) for batch in rows]
+        self._take(group, keys, pa.Table.from_batches(stamped).unify_dictionaries())
+
+    def _take(self, group: int, keys: pa.Array | None, changed: pa.Table) -> None:
         if not isinstance(self._sink, SuccessorSink) or self._older is None:
             raise AssertionError("row groups are taken over only where that is possible")
         if not self._inherits:
             keys = self._older.column(group, RECORD_KEY) if keys is None else keys
             self._keys.add(self._known(keys))
-        self._sink.take_over(group, {FILE_NAME: self._name})
+        self._sink.take_over(group, changed)
 
     @property
     def rows(self) -> int:

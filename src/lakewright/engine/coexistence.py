@@ -25,12 +25,13 @@ from lakewright.runtime.spawn import Spawner, ThreadSpawner
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access, FailedWrites
 from lakewright.txn.locks.file_system import FileSystemLock
+from lakewright.txn.locks.in_process import InProcessLock
 from lakewright.txn.locks.protocol import LockProvider
 from lakewright.txn.locks.resolve import lock_from
 from lakewright.txn.locks.storage_lock import StorageLock
 from lakewright.txn.mark import is_alone
 
-__all__ = ["LockChoice", "open_access"]
+__all__ = ["LockChoice", "open_access", "open_watch"]
 
 LockChoice = LockProvider | Mapping[str, str] | str | None
 """A lock, Hudi's options of one, or a short name; None where the caller names none."""
@@ -80,12 +81,51 @@ def open_access(
         alone=alone and named is None,
         failed_writes=policy,
         heartbeat=options.heartbeat,
+        rollback_delay_ms=options.rollback_delay_mins * 60_000,
         lock_wait_s=options.lock_patience_s,
         clock=clock,
         random=random,
         spawner=spawner,
         processes=processes,
         cancel=cancel,
+        on_event=on_event,
+    )
+
+
+def open_watch(
+    storage: Storage,
+    options: WriteOptions,
+    *,
+    lock: LockChoice = None,
+    clock: Clock | None = None,
+    on_event: EventHook = ignore_events,
+) -> Access:
+    """The means to look at the table in `storage`, whoever writes it and whatever its version.
+
+    Whoever gets it changes nothing by it: its lock is only there to be looked at.
+    """
+    clock, random = clock or SystemClock(), SystemRandom()
+    spawner, processes = ThreadSpawner(), SystemProcesses()
+    named = lock_from(
+        lock if lock is not None else _lock_options(options),
+        storage,
+        clock=clock,
+        random=random,
+        spawner=spawner,
+        processes=processes,
+        on_event=on_event,
+    )
+    usual = _usual_lock(storage, clock, random, spawner, processes, on_event)
+    provider = named or usual or InProcessLock(storage.uri, clock=clock)
+    return Access(
+        storage=storage,
+        lock=provider,
+        heartbeat=options.heartbeat,
+        rollback_delay_ms=options.rollback_delay_mins * 60_000,
+        clock=clock,
+        random=random,
+        spawner=spawner,
+        processes=processes,
         on_event=on_event,
     )
 
@@ -124,6 +164,25 @@ def _default_lock(
     processes: Processes,
     on_event: EventHook,
 ) -> LockProvider:
+    usual = _usual_lock(storage, clock, random, spawner, processes, on_event)
+    if usual is not None:
+        return usual
+    raise ConfigError(
+        "This storage cannot hold a lock.",
+        hint="Pass lock= with a database, ZooKeeper or DynamoDB lock.",
+        context={"table": storage.uri},
+    )
+
+
+def _usual_lock(
+    storage: Storage,
+    clock: Clock,
+    random: Random,
+    spawner: Spawner,
+    processes: Processes,
+    on_event: EventHook,
+) -> LockProvider | None:
+    """The lock that the storage can hold itself; None if it can hold none."""
     if storage.guarantees.real_directories:
         return FileSystemLock(
             storage,
@@ -135,8 +194,4 @@ def _default_lock(
         )
     if storage.guarantees.atomic_replace:
         return StorageLock(storage, clock=clock, random=random, spawner=spawner)
-    raise ConfigError(
-        "This storage cannot hold a lock.",
-        hint="Pass lock= with a database, ZooKeeper or DynamoDB lock.",
-        context={"table": storage.uri},
-    )
+    return None

@@ -231,8 +231,8 @@ hoodie.write.rolling: metadata.keys metadata.timeline.lookback.commits
     hoodie.assume.date.partitioning hoodie.auto.adjust.lock.configs hoodie.base.path
     hoodie.block.writes.on.speculative.execution
     hoodie.cdc.file.group.iterator.memory.spill.bytes hoodie.client.init.callback.classes
-    hoodie.commits.archival.batch hoodie.datasource.compaction.async.enable
-    hoodie.datasource.merge.type hoodie.datasource.meta_sync.condition.sync
+    hoodie.commits.archival.batch hoodie.datasource.merge.type
+    hoodie.datasource.meta_sync.condition.sync
     hoodie.datasource.partition_extractor_class hoodie.enable.data.skipping
     hoodie.fail.on.timeline.archiving hoodie.fileid.prefix.provider.class
     hoodie.filesystem.remote.backup.view.enable hoodie.fs.atomic_creation.support

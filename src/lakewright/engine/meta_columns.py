@@ -68,13 +68,24 @@ class Stamp:
         arrays = [self._column(field, batch, made) for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def copied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of an older file of the group, in the files' schema."""
-        made = {FILE_NAME: _constant(self._file_name, batch.num_rows)}
-        for name in (COMMIT_TIME, PARTITION_PATH):
-            made[name] = batch.column(name).dictionary_encode().cast(_ENCODED)
-        arrays = [made.get(f.name, batch.column(i)) for i, f in enumerate(self._schema)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+    def named(self, rows: int) -> pa.Table:
+        """The one column that rows have even where they stay as they are."""
+        field = self._schema.field(FILE_NAME)
+        return pa.table([_constant(self._file_name, rows)], schema=pa.schema([field]))
+
+    def copied(
+        self, batch: pa.RecordBatch, columns: frozenset[str] | None = None
+    ) -> pa.RecordBatch:
+        """Rows of an older file of the group, in the files' schema or some columns of it."""
+        chosen = [f for f in self._schema if columns is None or f.name in columns]
+        arrays = [self._copied(field.name, batch) for field in chosen]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(chosen))
+
+    def _copied(self, name: str, batch: pa.RecordBatch) -> pa.Array:
+        if name == FILE_NAME:
+            return _constant(self._file_name, batch.num_rows)
+        column = batch.column(name)
+        return column.dictionary_encode().cast(_ENCODED) if name in REPEATED else column
 
     def _column(
         self, field: pa.Field, batch: pa.RecordBatch, made: dict[str, pa.Array]

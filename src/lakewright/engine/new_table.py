@@ -41,6 +41,7 @@ __all__ = ["NewTable"]
 CDC_MODES = ("DATA_BEFORE_AFTER", "DATA_BEFORE", "OP_KEY_ONLY")
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 ARCHIVE_FOLDERS = {True: "history", False: "archived"}
+_STORED_AS_GIVEN = (keys.CLUSTERING_REMOVABLE, keys.LOG_COMPACTION_REMOVABLE)
 
 
 def _no_pairs() -> Mapping[str, str]:
@@ -117,6 +118,7 @@ class NewTable:
             ),
             cdc=cdc,
             time_settings={k: v for k, v in given.items() if k.startswith(keys.TIME_KEYGEN_PREFIX)},
+            extra={key: given[key] for key in _STORED_AS_GIVEN if key in given},
         )
 
     def properties(self) -> dict[str, str]:

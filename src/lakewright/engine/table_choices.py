@@ -15,7 +15,14 @@ from lakewright.format import property_keys as keys
 from lakewright.format.key_generator import resolve_key_generator
 from lakewright.format.table_properties import TableProperties
 
-__all__ = ["TABLE_OPTIONS", "names", "refuse_contradictions", "table_choices", "truth"]
+__all__ = [
+    "TABLE_OPTIONS",
+    "names",
+    "refuse_contradictions",
+    "table_choices",
+    "truth",
+    "without_merging",
+]
 
 _WRITE: Final = "hoodie.datasource.write."
 
@@ -41,6 +48,8 @@ TABLE_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     keys.TIMELINE_TIMEZONE: (),
     keys.CDC_ENABLED: (),
     keys.CDC_MODE: (),
+    keys.CLUSTERING_REMOVABLE: (),
+    keys.LOG_COMPACTION_REMOVABLE: (),
     keys.PAYLOAD_CLASS: (f"{_WRITE}payload.class",),
     keys.MERGE_MODE: ("hoodie.write.record.merge.mode",),
     keys.MERGE_STRATEGY_ID: (
@@ -54,12 +63,17 @@ TABLE_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 _CANONICAL: Final = {
     spelling: key for key, others in TABLE_OPTIONS.items() for spelling in (key, *others)
 }
+_MERGING: Final = frozenset(
+    {keys.ORDERING_FIELDS, keys.PAYLOAD_CLASS, keys.MERGE_MODE, keys.MERGE_STRATEGY_ID}
+)
 _FLAGS: Final = {
     keys.HIVE_STYLE: False,
     keys.URL_ENCODE: False,
     keys.DROP_PARTITION_COLUMNS: False,
     keys.POPULATE_META_FIELDS: True,
     keys.CDC_ENABLED: False,
+    keys.CLUSTERING_REMOVABLE: False,
+    keys.LOG_COMPACTION_REMOVABLE: True,
 }
 
 
@@ -99,6 +113,13 @@ def table_choices(options: Mapping[str, str]) -> dict[str, str]:
             )
         found[key], told_by[key] = value, option
     return found
+
+
+def without_merging(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that do not say how rows of one key meet."""
+    return {
+        option: value for option, value in options.items() if _canonical(option) not in _MERGING
+    }
 
 
 def _canonical(option: str) -> str | None:

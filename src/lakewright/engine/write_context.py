@@ -162,6 +162,11 @@ class WriteContext:
         known = (*META_COLUMNS, OPERATION_COLUMN)
         return pa.schema([f for f in self.schema if f.name not in known])
 
+    @property
+    def merged_schema(self) -> pa.Schema:
+        """The columns in which versions of rows meet; each file names itself in all its rows."""
+        return pa.schema([f for f in self.schema if f.name != FILE_NAME])
+
     def log_schema(self, columns: frozenset[str] | None) -> tuple[pa.Schema, str]:
         """The columns of log rows that bring only `columns` along (None: all), and in Avro."""
         if columns is None:

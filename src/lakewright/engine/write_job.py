@@ -299,20 +299,11 @@ class BegunWrite:
         )
         if untold is not None:
             committed = replace(committed, warnings=(*committed.warnings, untold))
-        self._tell_archiving()
         phases = {
             "write": written_s - self._begun_s,
             "commit": clock.monotonic_s() - written_s,
         }
         return WriteResult.of(job.operation.name, committed, phases=phases)
-
-    def _tell_archiving(self) -> None:
-        """An event if the active timeline has grown past what the options keep."""
-        job, options = self._job, self._job.options
-        commits = len(job.snapshot.timeline.commits().completed()) + 1
-        if options.archive_automatic and commits > options.keep_max_commits:
-            most = options.keep_max_commits
-            job.access.on_event(Event("archive.due", commits, most, "commits", self.instant))
 
     def abandon(self) -> WriteResult:
         """Give up a write that turned out to have nothing to commit."""

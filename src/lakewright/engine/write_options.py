@@ -30,6 +30,15 @@ __all__ = ["FailedWrites", "SortMode", "WriteOptions"]
 COMMIT_PREFIX = "hoodie.datasource.write.commitmeta.key.prefix"
 LOCK_PREFIX = "hoodie.write.lock."
 PAYLOAD_PREFIX = "hoodie.payload."
+SERVICE_PREFIXES = (
+    "hoodie.archive.",
+    "hoodie.clean.",
+    "hoodie.cleaner.",
+    "hoodie.compact.",
+    "hoodie.compaction.",
+    "hoodie.keep.",
+    "hoodie.timeline.",
+)
 SORTING_PARTITIONERS = ("RDDCustomColumnsSortPartitioner", "RowCustomColumnsSortPartitioner")
 
 
@@ -161,13 +170,13 @@ class WriteOptions(FileOptions, RowOptions):
         repr=False,
     )
     ignore_post_commit_failures: bool = option(
-        False,
-        "What fails after the commit does not fail the write.",
+        True,
+        "Cleaning or archiving that fails after the commit is a warning, else an error.",
         "hoodie.write.can.ignore.post.commit.failures",
     )
     fail_on_inline_services: bool = option(
-        True,
-        "A service that fails after the commit fails the write.",
+        False,
+        "A compaction that fails after the commit is an error, else a warning.",
         "hoodie.fail.writes.on.inline.table.service.exception",
     )
     table_services: bool = option(
@@ -185,18 +194,17 @@ class WriteOptions(FileOptions, RowOptions):
     archive_automatic: bool = option(
         True, "Old instants are archived after a write.", "hoodie.archive.automatic"
     )
-    keep_max_commits: int = option(
-        30,
-        "Commits on the active timeline above which archiving is due.",
-        "hoodie.keep.max.commits",
-        ge=1,
-    )
     archive_async: bool = option(False, "Archiving runs beside the write.", "hoodie.archive.async")
     compact_inline: bool = option(
         False, "Log files are compacted after a write.", "hoodie.compact.inline"
     )
     compact_schedule_inline: bool = option(
         False, "A compaction is planned after a write.", "hoodie.compact.schedule.inline"
+    )
+    compact_async: bool = option(
+        True,
+        "Log files are compacted beside a stream that is written.",
+        "hoodie.datasource.compaction.async.enable",
     )
     cluster_inline: bool = option(
         False, "Files are clustered after a write.", "hoodie.clustering.inline"
@@ -207,6 +215,16 @@ class WriteOptions(FileOptions, RowOptions):
     log_compact_inline: bool = option(
         False, "Log blocks are compacted after a write.", "hoodie.log.compaction.inline"
     )
+    rollback_delay_mins: int = option(
+        60,
+        "Minutes after which a removable plan that nobody executes is removed.",
+        "table_service_rollback_delay",
+        "hoodie.table.services.rollback.delay.mins",
+        ge=0,
+    )
+    service_settings: Mapping[str, str] = option(
+        {}, "Settings of cleaning, archiving and compaction, by their full names."
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -216,6 +234,8 @@ class WriteOptions(FileOptions, RowOptions):
                 "failed_writes=EAGER contradicts concurrency_mode="
                 f"{self.concurrency_mode}: it would roll back the other writers"
             )
+        if self.compact_inline and self.compact_schedule_inline:
+            raise ValueError("compact_inline contradicts compact_schedule_inline: choose one")
         if self.callback and not self.callback_url:
             raise ValueError("callback=True needs callback_url")
         partitioner = (self.partitioner_class or SORTING_PARTITIONERS[0]).rsplit(".", 1)[-1]
@@ -301,7 +321,9 @@ class WriteOptions(FileOptions, RowOptions):
         refuse_unusable(options)
         if table is not None:
             refuse_contradictions(options, table)
-        given = _stored(table) | _given(options, prefix) | keywords
+        stored = table.values if table is not None else {}
+        services = _of_services({**stored, **options})
+        given = _stored(table) | _given(options, prefix) | services | keywords
         try:
             return cls(**given)
         except ValidationError as error:
@@ -370,6 +392,12 @@ def _stored(table: TableProperties | None) -> dict[str, Any]:
         return {}
     stored = table.values
     return {f: _typed(key, f, stored[key]) for key, f in _FIELD_OF.items() if key in stored}
+
+
+def _of_services(pairs: Mapping[str, str]) -> dict[str, Any]:
+    """What services make of it is checked by themselves."""
+    found = {key: value for key, value in pairs.items() if key.startswith(SERVICE_PREFIXES)}
+    return {"service_settings": found} if found else {}
 
 
 def _typed(key: str, field: str, value: str) -> object:

@@ -32,6 +32,8 @@ class WriteResult:
     phases: Mapping[str, float] = field(default_factory=dict)
     """Seconds by phase."""
     warnings: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    """What services did beside the write and after its commit, in words."""
 
     @classmethod
     def of(

@@ -44,6 +44,19 @@ class BaseFile(NamedTuple):
     write_token: str
     modified_ms: int | None = None
 
+    @classmethod
+    def of(cls, partition: str, file: ListedFile, name: BaseFileName) -> BaseFile:
+        """A listed file whose name was parsed."""
+        return cls(
+            partition,
+            file.name,
+            file.size,
+            name.instant,
+            name.file_id,
+            name.write_token,
+            file.modified_ms,
+        )
+
     @property
     def path(self) -> str:
         """Path below the table's base path."""
@@ -62,6 +75,21 @@ class LogFile(NamedTuple):
     version: int
     suffix: str = ""
     modified_ms: int | None = None
+
+    @classmethod
+    def of(cls, partition: str, file: ListedFile, name: LogFileName) -> LogFile:
+        """A listed file whose name was parsed."""
+        return cls(
+            partition,
+            file.name,
+            file.size,
+            name.instant,
+            name.file_id,
+            name.write_token,
+            name.version,
+            name.suffix,
+            file.modified_ms,
+        )
 
     @property
     def path(self) -> str:
@@ -329,15 +357,7 @@ class _Builder:
                 return
             loser = ListedFile(other.name, other.size, other.modified_ms)
             self._orphan(partition, loser, name.instant, OrphanReason.DUPLICATE)
-        bases[name.instant] = BaseFile(
-            partition,
-            file.name,
-            file.size,
-            name.instant,
-            name.file_id,
-            name.write_token,
-            file.modified_ms,
-        )
+        bases[name.instant] = BaseFile.of(partition, file, name)
 
     def _add_log(self, partition: str, file: ListedFile, name: LogFileName) -> None:
         reason = self._verdict_on(name.instant)
@@ -348,19 +368,8 @@ class _Builder:
             self._orphan(partition, file, name.instant, reason)
             return
         files = self._files(partition, name.file_id)
-        (files.cdc_logs if name.is_cdc else files.logs).append(
-            LogFile(
-                partition,
-                file.name,
-                file.size,
-                name.instant,
-                name.file_id,
-                name.write_token,
-                name.version,
-                name.suffix,
-                file.modified_ms,
-            )
-        )
+        kept = files.cdc_logs if name.is_cdc else files.logs
+        kept.append(LogFile.of(partition, file, name))
 
     def _files(self, partition: str, file_id: str) -> _GroupFiles:
         id_ = FileGroupId(partition, file_id)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.format.archived_timeline import archived_times
+from lakewright.errors import NotFoundError
+from lakewright.format.archived_timeline import archived_instants, archived_times
 from lakewright.format.file_slices import CompletionTimeOf, FileGroupId, FileSystemView
-from lakewright.format.instant import WRITE_ACTIONS
+from lakewright.format.instant import WRITE_ACTIONS, Instant
 from lakewright.format.partitions import ListedFile
+from lakewright.format.records.commit import CommitMetadata
 from lakewright.format.records.instants import load_commit_metadata, load_compaction_plan
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
@@ -64,11 +66,23 @@ def load_replaced(
     """The instant that replaced each file group (overwrite, clustering, dropped partition)."""
     replaced: dict[FileGroupId, str] = {}
     for instant in timeline.filter_actions("replacecommit").completed():
-        metadata = load_commit_metadata(storage, properties, instant)
+        metadata = _replacing(storage, properties, instant)
         for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
             for file_id in file_ids:
                 replaced.setdefault(FileGroupId(partition, file_id), instant.requested_time)
     return replaced
+
+
+def _replacing(storage: Storage, properties: TableProperties, instant: Instant) -> CommitMetadata:
+    """What a replacement says, wherever it is: it may be archived since the timeline was listed."""
+    try:
+        return load_commit_metadata(storage, properties, instant)
+    except NotFoundError:
+        time = instant.requested_time
+        for archived in archived_instants(storage, properties, begin=time, end=time):
+            if isinstance(archived.metadata, CommitMetadata):
+                return archived.metadata
+        raise
 
 
 def block_visibility(

@@ -11,16 +11,15 @@ What rows become is the table's own rule of merging, whoever starts the compacti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from lakewright.engine.base_file import Filled, NewVersion, OpenFile
+from lakewright.engine.base_file import Filled, NewVersion
+from lakewright.engine.base_overlay import BaseOverlay
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.log_reader import LogReader
-from lakewright.engine.runner import ahead
 from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
@@ -40,18 +39,9 @@ from lakewright.storage.base import Storage
 from lakewright.storage.scratch import Scratch
 from lakewright.txn.markers import MarkerType
 
-__all__ = ["BATCH_ROWS", "MERGE_MEMORY", "SliceCompactor"]
+__all__ = ["MERGE_MEMORY", "SliceCompactor"]
 
-BATCH_ROWS = 65_536
 MERGE_MEMORY = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class _Untouched:
-    """A row group that no log touches."""
-
-    group: int
-    keys: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +73,10 @@ class SliceCompactor:
         with Scratch(self.merge_memory, folder=self.scratch_folder) as scratch:
             state, selection = self._state(storage, slice_, scratch)
             read_ms = int((clock.monotonic_s() - begun_s) * 1000)
+            overlay = BaseOverlay(file, state, self._key_spec(), every=False)
 
             def fill(sink: Any) -> Filled:
-                return self._fill(storage, file, sink, slice_, state, spawner)
+                return overlay.fill(sink, self._older(storage, slice_))
 
             stat = file.publish(storage, fill, MarkerType.MERGE, clock, previous=slice_.base)
         return replace(
@@ -101,55 +92,13 @@ class SliceCompactor:
             total_updated_records_compacted=state.replaced + state.removed,
         )
 
-    def _fill(
-        self,
-        storage: Storage,
-        file: NewVersion,
-        sink: Any,
-        slice_: FileSlice,
-        state: LogState,
-        spawner: Spawner | None,
-    ) -> Filled:
-        if slice_.base is None:
-            out = OpenFile(file, sink)
-        else:
-            renames = self.snapshot.renames(slice_.base.instant)
-            reader = BaseReader.open(
-                storage, slice_.base, schema=self.context.schema, renames=renames
-            )
-            out = OpenFile.successor(file, sink, reader)
-            for part in ahead(lambda: self._merged(reader, state, out), spawner):
-                if isinstance(part, _Untouched):
-                    out.take_over(part.group, part.keys)
-                else:
-                    out.add_copied(part)
-        old = out.rows
-        for rows in state.remaining(BATCH_ROWS):
-            out.add_copied(self._stored(rows), inserted=True)
-        inserts = out.rows - old
-        return Filled(out.close(), inserts, state.replaced, state.removed)
-
-    def _merged(
-        self, reader: BaseReader, state: LogState, out: OpenFile
-    ) -> Iterator[pa.RecordBatch | _Untouched]:
-        for group in reader.row_groups():
-            keys = self._keys(reader, group)
-            codes = state.locate(keys)
-            if out.takes_over(group) and not (codes >= 0).any():
-                yield _Untouched(group, keys)
-                continue
-            start = 0
-            for batch in reader.batches(group, BATCH_ROWS, {RECORD_KEY: keys}):
-                stop = start + batch.num_rows
-                yield self._stored(state.apply(batch, codes[start:stop]))
-                start = stop
-
-    def _keys(self, reader: BaseReader, group: int) -> pa.Array:
-        if self.context.populate_meta:
-            return reader.column(group, RECORD_KEY)
-        spec = self._key_spec()
-        tops = dict.fromkeys(name.partition(".")[0] for name in spec.record_key_fields)
-        return record_keys(reader.columns(group, list(tops)), spec)
+    def _older(self, storage: Storage, slice_: FileSlice) -> BaseReader | None:
+        base = slice_.base
+        if base is None:
+            return None
+        renames = self.snapshot.renames(base.instant)
+        schema = self.context.merged_schema
+        return BaseReader.open(storage, base, schema=schema, renames=renames)
 
     def _key_spec(self) -> KeySpec:
         return KeySpec.from_properties(self.snapshot.properties)
@@ -161,18 +110,11 @@ class SliceCompactor:
         at = rows.schema.get_field_index(RECORD_KEY)
         return rows.set_column(at, rows.schema.field(at), record_keys(rows, self._key_spec()))
 
-    def _stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows as files hold them: without keys where the table does not store any."""
-        if self.context.populate_meta:
-            return rows
-        at = rows.schema.get_field_index(RECORD_KEY)
-        return rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, pa.string()))
-
     def _state(
         self, storage: Storage, slice_: FileSlice, scratch: Scratch
     ) -> tuple[LogState, BlockSelection]:
         """The logs, reduced to one version per key."""
-        snapshot, schema = self.snapshot, self.context.schema
+        snapshot, schema = self.snapshot, self.context.merged_schema
         merger = self.registry.resolve(snapshot.merge)
         merging = snapshot.merge.context(
             schema, Phase.LOG, key_column=RECORD_KEY, defaults=snapshot.schema.defaults()

@@ -29,7 +29,7 @@ from lakewright.format.file_names import (
 )
 from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, LogFile
 from lakewright.format.instant import State
-from lakewright.format.instant_times import format_time, time_ms
+from lakewright.format.instant_times import format_time
 from lakewright.format.partitions import ListedFile, list_files
 from lakewright.format.records import (
     CommitMetadata,
@@ -46,13 +46,15 @@ from lakewright.format.timeline import Timeline
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event
 from lakewright.services.compacted_slice import SliceCompactor
-from lakewright.services.compaction_plan import CompactionOptions, is_due, plan_compaction
+from lakewright.services.compaction_plan import CompactionOptions, plan_compaction
+from lakewright.services.due import compaction_is_due
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.conflict import groups_in_clustering, groups_of_commit
 from lakewright.txn.execution import Execution, executing
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.plan_kinds import COMPACTION
+from lakewright.txn.restoring import refuse_restore
 from lakewright.txn.times import next_time
 from lakewright.txn.transaction import SCHEMA_KEY, Prepared
 
@@ -136,6 +138,7 @@ class Compaction:
         pass_metadata_gate(access, drop=self.write.metadata_table == "drop")
         with access.locked("scheduling of a compaction") as lease:
             properties, timeline = self._look()
+            refuse_restore(timeline, "scheduled")
             plan = self._planned(properties, timeline)
             if plan is None:
                 return None
@@ -160,18 +163,7 @@ class Compaction:
 
     def _planned(self, properties: TableProperties, timeline: Timeline) -> CompactionPlan | None:
         clock, zone = self.access.clock, properties.timeline_zone
-
-        def ms_of(instant: str) -> int:
-            found = time_ms(instant, zone=zone)
-            return clock.now_ms() if found is None else found
-
-        if not is_due(
-            timeline,
-            self.options,
-            by_completion=properties.version.slices_by_completion_time,
-            now_ms=clock.now_ms(),
-            ms_of=ms_of,
-        ):
+        if not compaction_is_due(properties, timeline, self.options, now_ms=clock.now_ms()):
             return None
         snapshot = load_snapshot(self.access.storage, clock=clock, use_metadata_table=False)
         listing = snapshot.opened.listing
@@ -200,13 +192,7 @@ class Compaction:
         """Execute a plan; see `txn/execution` for what stands against it."""
         access = self.access
         pass_metadata_gate(access, drop=self.write.metadata_table == "drop")
-        with executing(access, instant) as execution:
-            if execution.kind is not COMPACTION:
-                raise PlanStateError(
-                    f"{instant} is a {execution.kind.service}, not a compaction.",
-                    hint="Execute it by the service it belongs to.",
-                    context={"instant": instant},
-                )
+        with executing(access, instant, COMPACTION) as execution:
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
             work = self._work(execution, snapshot)
             compact = self.compactor or self._here
@@ -316,42 +302,28 @@ def _slices(storage: Storage, plan: CompactionPlan) -> tuple[FileSlice, ...]:
 def _slice(operation: CompactionOperation, listed: Mapping[str, ListedFile]) -> FileSlice:
     partition = operation.partition_path or ""
     group = FileGroupId(partition, operation.file_id or "")
-    logs = [_log(partition, _listed(name, listed)) for name in operation.delta_file_paths or ()]
-    name = file_name(operation.data_file_path)
-    base = None if name is None else _base(partition, _listed(name, listed))
+    base, logs = None, []
+    for path in filter(None, (operation.data_file_path, *(operation.delta_file_paths or ()))):
+        file, name = _listed(path, listed)
+        if isinstance(name, LogFileName):
+            logs.append(LogFile.of(partition, file, name))
+        else:
+            base = BaseFile.of(partition, file, name)
     return FileSlice(
         group, operation.base_instant_time or "", base, tuple(sorted(logs, key=log_order_key))
     )
 
 
-def _listed(path: str, listed: Mapping[str, ListedFile]) -> ListedFile:
+def _listed(
+    path: str, listed: Mapping[str, ListedFile]
+) -> tuple[ListedFile, BaseFileName | LogFileName]:
     name = file_name(path) or ""
-    if name not in listed:
+    parsed = parse_data_file(name)
+    if name not in listed or parsed is None:
         raise CorruptFileError(
             f"The file {name} of the plan is not there.",
             hint="Something deleted it that did not know of the plan. Nothing was changed; look at "
             "the cleans and rollbacks on the timeline.",
             context={"path": path},
         )
-    return listed[name]
-
-
-def _base(partition: str, file: ListedFile) -> BaseFile:
-    name = parse_data_file(file.name)
-    assert isinstance(name, BaseFileName)
-    return BaseFile(partition, file.name, file.size, name.instant, name.file_id, name.write_token)
-
-
-def _log(partition: str, file: ListedFile) -> LogFile:
-    name = parse_data_file(file.name)
-    assert isinstance(name, LogFileName)
-    return LogFile(
-        partition,
-        file.name,
-        file.size,
-        name.instant,
-        name.file_id,
-        name.write_token,
-        name.version,
-        name.suffix,
-    )
+    return listed[name], parsed

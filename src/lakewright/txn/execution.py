@@ -28,8 +28,8 @@ from lakewright.txn.access import Access
 from lakewright.txn.fence import Fence, claim_fence, open_fence
 from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.liveness import is_alive
-from lakewright.txn.markers import delete_markers
 from lakewright.txn.plan_kinds import PlanKind, is_removable, plan_kind
+from lakewright.txn.restoring import refuse_restore
 from lakewright.txn.rollback import (
     PendingRollback,
     execute_rollback,
@@ -106,6 +106,7 @@ class Execution:
         with access.locked(f"rollback of {self.kind.service} {self.instant}") as lease:
             timeline = access.timeline(properties)
             found = _refuse_over(timeline, self.instant, self.kind)
+            self._claim.heartbeat.check()  # or what is found may be of one that took over
             known = pending_rollbacks(access, properties, timeline).get(self.instant)
             rollback: PendingRollback | None = known
             if rollback is None and found.state is State.INFLIGHT:
@@ -122,17 +123,16 @@ class Execution:
                 context={"instant": self.instant, "rollback": rollback.instant},
                 retryable=True,
             )
-        delete_markers(access.storage, self.instant)
 
 
 @contextmanager
-def executing(access: Access, instant: str) -> Iterator[Execution]:
-    """Work on a plan; an error inside leaves it to the next attempt.
+def executing(access: Access, instant: str, kind: PlanKind) -> Iterator[Execution]:
+    """Work on a plan of a kind; an error inside leaves it to the next attempt.
 
     Raises `PlanBusyError` if another process works on it, `PlanStateError` if it cannot be executed
-    as it stands.
+    as it stands, or is of another kind.
     """
-    claim = _claimed(access, instant)
+    claim = _claimed(access, instant, kind)
     try:
         execution = Execution(access, claim)
         execution.start()
@@ -142,12 +142,13 @@ def executing(access: Access, instant: str) -> Iterator[Execution]:
             claim.heartbeat.leave()
 
 
-def _claimed(access: Access, instant: str) -> _Claim:
+def _claimed(access: Access, instant: str, kind: PlanKind) -> _Claim:
     """Make this process the one that works on a plan."""
     with access.locked(f"execution of {instant}") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
-        found, kind = _pending_plan(access, properties, timeline, instant)
+        refuse_restore(timeline, "executed")
+        found = _pending_plan(access, properties, timeline, instant, kind)
         if is_alive(access, instant):
             raise PlanBusyError(
                 f"Another process works on the {kind.service} {instant}.",
@@ -173,8 +174,12 @@ def _claimed(access: Access, instant: str) -> _Claim:
 
 
 def _pending_plan(
-    access: Access, properties: TableProperties, timeline: Timeline, instant: str
-) -> tuple[Instant, PlanKind]:
+    access: Access,
+    properties: TableProperties,
+    timeline: Timeline,
+    instant: str,
+    wanted: PlanKind,
+) -> Instant:
     found = timeline.get(instant)
     if found is None:
         raise PlanStateError(
@@ -193,7 +198,13 @@ def _pending_plan(
             "executed.",
             context={"instant": instant, "action": found.action},
         )
-    return found, kind
+    if kind is not wanted:
+        raise PlanStateError(
+            f"{instant} is a {kind.service}, not a {wanted.service}.",
+            hint="Execute it by the service it belongs to.",
+            context={"instant": instant, "action": found.action},
+        )
+    return found
 
 
 def _refuse_begun(
