@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from typing import Final
 
 from lakewright.errors import UnsupportedTableError
 from lakewright.format import property_keys as keys
@@ -20,6 +21,10 @@ from lakewright.format.version import TableVersion
 __all__ = ["META_FOLDER", "TableProperties", "checksum", "stored_number"]
 
 META_FOLDER = ".hoodie"
+
+
+_VERSIONS: Final = {str(number): TableVersion.of(number) for number in (6, 8, 9)}
+"""By what most tables say, since everybody asks for it all the time."""
 
 
 def checksum(database: str | None, table: str) -> str:
@@ -74,7 +79,8 @@ class TableProperties:
     @property
     def version(self) -> TableVersion:
         """The table version, to be asked by capability."""
-        return TableVersion.of(stored_number(self.values, keys.VERSION))
+        found = _VERSIONS.get(self.values.get(keys.VERSION, ""))
+        return found or TableVersion.of(stored_number(self.values, keys.VERSION))
 
     @property
     def timeline_folder(self) -> str:
