@@ -8,7 +8,7 @@ partition of a row, at random.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -117,41 +117,41 @@ def written(
     """
     files = sorted(path.glob("*.parquet"))
     schema = pq.read_schema(source[0])
-    if (path / ".hoodie").exists():
+    hudi = (path / ".hoodie").exists()
+    if hudi:
         tasks = Table.open(path).scan().plan().tasks
         files = [path / task.slice_.base.path for task in tasks if task.slice_.base is not None]
-        for file in files:
-            _check_meta(file, partition)
-        _check_footers(files, is_sorted and partition is None)
-    batches = (batch for file in files for batch in pq.ParquetFile(file).iter_batches())
-    metadata = [pq.read_metadata(file) for file in files]
-    codecs = {
-        m.row_group(g).column(c).compression
-        for m in metadata
-        for g in range(m.num_row_groups)
-        for c in range(m.num_columns)
-    }
-    size = sum(file.stat().st_size for file in files)
-    return Written(contents(batches, schema), len(files), size, frozenset(codecs))
+    codecs: set[str] = set()
+    bounds: list[tuple[bytes, bytes]] = []
 
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file in files:  # a footer is large, so none is kept
+            with pq.ParquetFile(file) as opened:
+                groups = [opened.metadata.row_group(g) for g in range(opened.num_row_groups)]
+                codecs.update(g.column(c).compression for g in groups for c in range(g.num_columns))
+                if hudi:
+                    bounds.append(_bounds(opened, file))
+                for batch in opened.iter_batches():
+                    if hudi:
+                        _check_meta(batch, file, partition)
+                    yield batch
 
-def _check_meta(file: Path, partition: str | None) -> None:
-    columns = [*NAMES, "id", *([partition] if partition else [])]
-    for batch in pq.ParquetFile(file).iter_batches(columns=columns):
-        key, path, name = (batch.column(c) for c in NAMES)
-        assert key.equals(batch.column("id")), f"record keys of {file}"
-        assert name.unique().to_pylist() == [file.name], f"file names of {file}"
-        if partition:
-            assert path.equals(batch.column(partition)), f"partition paths of {file}"
-
-
-def _check_footers(files: Sequence[Path], is_sorted: bool) -> None:
-    bounds = []
-    for file in files:
-        values = pq.read_metadata(file).metadata
-        assert values.get(BLOOM), f"no bloom filter in {file}"
-        bounds.append((values[LEAST], values[GREATEST]))
-    bounds.sort()
-    if is_sorted:
-        for (_, last), (first, _) in pairwise(bounds):
+    found = contents(batches(), schema)
+    if is_sorted and partition is None:
+        for (_, last), (first, _) in pairwise(sorted(bounds)):
             assert last < first, "the files of a global sort overlap"
+    return Written(found, len(files), sum(file.stat().st_size for file in files), frozenset(codecs))
+
+
+def _check_meta(batch: pa.RecordBatch, file: Path, partition: str | None) -> None:
+    key, path, name = (batch.column(c) for c in NAMES)
+    assert key.equals(batch.column("id")), f"record keys of {file}"
+    assert name.unique().to_pylist() == [file.name], f"file names of {file}"
+    if partition:
+        assert path.equals(batch.column(partition)), f"partition paths of {file}"
+
+
+def _bounds(opened: pq.ParquetFile, file: Path) -> tuple[bytes, bytes]:
+    values = opened.metadata.metadata
+    assert values.get(BLOOM), f"no bloom filter in {file}"
+    return values[LEAST], values[GREATEST]
