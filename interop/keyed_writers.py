@@ -5,9 +5,9 @@
 Two to eight processes of ours write one table, alone under their default lock, then beside a real
 Hudi under Hudi's lock file, with optimistic concurrency control on both sides; who loses a conflict
 writes the same batch again. In the end the batches that the timeline tells of, replayed one by one
-as they were completed through `interop.keyed_model`, must give exactly the rows of the table, no key may be
-there twice, and every other batch must have lost with a retryable `ConflictError`. Figures are
-printed for each writer.
+as they were completed through `interop.keyed_model`, must give exactly the rows of the table, no
+key may be there twice, and every other batch must have lost with a retryable `ConflictError`.
+Figures are printed for each writer.
 
 What a commit of Hudi after ours can still duplicate is kept out: Hudi looks for conflicts between
 file groups only, never for keys that somebody else has inserted since it looked. So it inserts keys
@@ -62,6 +62,8 @@ from lakewright.format.records import load_commit_metadata
 from lakewright.storage import LocalStorage
 
 HUDI = "Hudi"
+WHOLE = {"hoodie.archive.automatic": "false"}
+"""The timeline is judged in the end, all of it; Hudi is told the same."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ def prove(scenario: Scenario, seconds: float, hudi: Hudi) -> bool:
             f"writer {n}",
             str(table),
             lock,
-            {**case.our_options, **(lock or {}), **PATIENCE},
+            {**case.our_options, **(lock or {}), **PATIENCE, **WHOLE},
             seconds,
             scenario.pause_s,
             str(folder / f"{n}.log"),

@@ -23,7 +23,7 @@ from lakewright.engine.arrow_write import (
 from lakewright.engine.cdc_reader import Images
 from lakewright.engine.change_offset import ChangeOffset, Moment
 from lakewright.engine.changes import ChangeMode, Changes, make_changes
-from lakewright.engine.coexistence import LockChoice, open_access
+from lakewright.engine.coexistence import LockChoice, open_access, open_watch
 from lakewright.engine.keyed.deletes import delete_where, key_batches
 from lakewright.engine.keyed.partial import partial_schema
 from lakewright.engine.keyed.writer import KeyedWriter
@@ -43,6 +43,7 @@ from lakewright.engine.proposal import Validator
 from lakewright.engine.row_source import RowSource
 from lakewright.engine.scan import Mode, Scan, make_scan
 from lakewright.engine.snapshot import Snapshot, load_snapshot
+from lakewright.engine.table_choices import without_merging
 from lakewright.engine.table_creation import create_table
 from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_options import WriteOptions
@@ -59,12 +60,15 @@ from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
 from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.runtime.events import EventHook, ignore_events
 from lakewright.runtime.random import SystemRandom
-from lakewright.services.service_options import ROLLBACK_DELAY_KEYS, rollback_delay_ms
+from lakewright.services.after_commit import WriteServices
+from lakewright.services.compaction import Compactor
+from lakewright.services.health import Health
 from lakewright.services.table_services import TableServices
+from lakewright.services.watching import look_at_health
 from lakewright.storage.base import Storage
 from lakewright.storage.options import StorageOptions
 from lakewright.storage.resolve import open_storage
-from lakewright.txn.access import ROLLBACK_DELAY_MS, Access
+from lakewright.txn.access import Access
 
 
 class WriteArguments(TypedDict, total=False):
@@ -379,17 +383,48 @@ class Table:
         """The table's services, run in this process."""
         return TableServices(self.opened, self._registry, self._options.thread_count)
 
+    def health(self, options: WriteOptions | Mapping[str, str] | None = None) -> Health:
+        """What is pending, overdue, expired or blocked, why, and which command resolves it.
+
+        Only looks: no lock is taken, nothing is written, no data file is read. `options` are those
+        of the table's writers and services, which say what counts as overdue.
+
+        >>> print(table.health())                                           # doctest: +SKIP
+        """
+        if isinstance(options, Mapping):
+            options = without_merging(options)
+        chosen = self.write_options({"options": options})
+        return look_at_health(self._watch(chosen), chosen)
+
+    def _watch(self, options: WriteOptions) -> Access:
+        return open_watch(
+            self._storage, options, lock=self._lock, clock=self._clock, on_event=self._on_event
+        )
+
     def opened(
         self, options: WriteOptions | Mapping[str, str] | None
     ) -> tuple[Access, WriteOptions]:
-        """The means to change the table with these options, and the options of its files."""
-        given = options if isinstance(options, Mapping) else {}
-        delay_ms = rollback_delay_ms({**self.properties.values, **given}, ROLLBACK_DELAY_MS)
-        how: WriteArguments = {"options": options}
+        """The means to change the table with these options, and the options of its files.
+
+        It is for services, so options that say how rows are merged are left out: the table does.
+        """
         if isinstance(options, Mapping):
-            how = {"options": {k: v for k, v in options.items() if k not in ROLLBACK_DELAY_KEYS}}
+            options = without_merging(options)
+        how: WriteArguments = {"options": options}
         chosen = self.write_options(how)
-        return replace(self._access(chosen, how), rollback_delay_ms=delay_ms), chosen
+        return self._access(chosen, how), chosen
+
+    def write_services(
+        self,
+        access: Access,
+        options: WriteOptions,
+        compactor: Compactor | None = None,
+        *,
+        stream: bool = False,
+    ) -> WriteServices:
+        """The services that run with a write; `compactor`: who compacts, if not this process."""
+        threads = self._options.thread_count
+        return WriteServices(access, options, self._registry, threads, compactor, stream)
 
     def _retried(
         self,
@@ -402,7 +437,9 @@ class Table:
         access = self._access(options, how)
         source = RowSource(rows, keep_bytes=MEMORY_BYTES if retries else None)
         try:
-            return with_retries(access, lambda: verb(access, options, source), retries=retries)
+            return self.write_services(access, options).around(
+                lambda: with_retries(access, lambda: verb(access, options, source), retries=retries)
+            )
         finally:
             source.close()
 
@@ -429,15 +466,17 @@ class Table:
         access = self._access(options, how)
         source = RowSource(rows, keep_bytes=MEMORY_BYTES if retries else None)
         try:
-            return write_with_retries(
-                access,
-                options,
-                operation,
-                source,
-                verb,
-                retries=retries,
-                threads=self._options.thread_count,
-                validators=how.get("validators", ()),
+            return self.write_services(access, options).around(
+                lambda: write_with_retries(
+                    access,
+                    options,
+                    operation,
+                    source,
+                    verb,
+                    retries=retries,
+                    threads=self._options.thread_count,
+                    validators=how.get("validators", ()),
+                )
             )
         finally:
             source.close()

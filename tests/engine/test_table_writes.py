@@ -332,10 +332,17 @@ def test_a_commit_is_told_to_its_callback_and_a_deaf_one_is_only_a_warning(
     assert deaf.inserted == 1 and "callback" in deaf.warnings[0]
 
 
-def test_archiving_is_told_to_be_due_when_the_timeline_has_grown(tmp_path: Path) -> None:
+def test_the_timeline_is_archived_when_it_has_grown(tmp_path: Path) -> None:
     events: list[Event] = []
     new_table(tmp_path / "t")
     table = lw.Table.open(tmp_path / "t", on_event=events.append)
-    for number in range(4):
-        table.append(rows(number, number + 1), options={"hoodie.keep.max.commits": "2"})
-    assert [(e.done, e.total) for e in events if e.kind == "archive.due"] == [(3, 2), (4, 2)]
+    few = {
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.clean.commits.retained": "1",
+    }
+    results = [table.append(rows(n, n + 1), options=few) for n in range(4)]
+    assert "archive: 2 instants" in results[-1].services
+    assert all(r.warnings == () for r in results)
+    assert [e.done for e in events if e.kind == "archive.batch"] == [2]
+    assert table.scan().to_arrow().num_rows == 4

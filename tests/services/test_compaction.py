@@ -16,6 +16,7 @@ from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import (
     CorruptFileError,
+    FencedError,
     PlanBusyError,
     PlanStateError,
     UnsupportedTableError,
@@ -156,10 +157,10 @@ def test_a_plan_of_another_service_is_refused_before_it_is_begun(version: int) -
     files = table.access().files(table.properties)
     other = "20990101000000000"
     files.request(other, "logcompaction", plan.write(table.properties.version))
-    before = table.files()
+    before = table.files().keys()
     with pytest.raises(PlanStateError, match="is a log compaction, not a compaction"):
         service.execute(other)
-    assert table.files() == before
+    assert table.files().keys() == before
 
 
 def test_a_plan_whose_files_are_gone_is_told_and_kept() -> None:
@@ -178,6 +179,21 @@ def test_a_plan_whose_files_are_gone_is_told_and_kept() -> None:
         service.execute(instant)
     found = table.timeline.get(instant)
     assert found is not None and not found.completed
+
+
+def test_who_stood_still_until_its_files_were_cleaned_is_told_that_it_is_over() -> None:
+    _, table = changed(8)
+    access = table.access()
+
+    def cleaned(access: Access, work: Any) -> Any:
+        access.clock.sleep(3600)
+        return [access.storage.read(f"{work.slices[0].group.partition}/gone")]
+
+    service = Compaction(access, ALWAYS, compactor=cleaned)
+    instant = service.schedule()
+    assert instant is not None
+    with pytest.raises(FencedError, match="sign of life"):
+        service.execute(instant)
 
 
 @settings(max_examples=40)

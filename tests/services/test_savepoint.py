@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import pytest
 
 from lakewright.engine.options import ReadOptions
 from lakewright.errors import ConflictError, InstantNotFoundError
+from lakewright.format.archived_timeline import archived_times
 from lakewright.format.instant import State
 from lakewright.format.records import load_savepoint
 from lakewright.runtime import ManualClock
 from lakewright.runtime.events import Event
+from lakewright.services.archive import ArchiveOptions, run_archive
 from lakewright.services.clean import run_clean, schedule_clean
 from lakewright.services.clean_options import CleanOptions, CleanPolicy
 from lakewright.services.savepoint import (
@@ -187,3 +190,85 @@ def test_a_savepoint_of_a_real_table_is_read_as_it_was_after_a_clean_of_everythi
     assert run_clean(access, options).files_deleted > 0
     assert rows() == before
     assert Table(LocalStorage(root), clock=clock).scan().to_arrow().num_rows == newest
+
+
+# ---- savepoints behind which the timeline was archived -------------------------------------------
+
+
+def _archived_beyond(version: int) -> World:
+    """A savepoint of the second commit, with later ones archived."""
+    world = World.with_history(version)
+    create_savepoint(world.access(), world.times[1])
+    world.clock.advance(1)
+    world.commit("b/g2")
+    run_clean(world.access(), ONE)
+    options = ArchiveOptions(
+        keep_min_commits=2, keep_max_commits=3, clean=ONE, beyond_savepoint=True
+    )
+    assert run_archive(world.access(), options).archived
+    left = world.access().timeline(world.access().properties()).commits()
+    assert [i.requested_time for i in left] == [world.times[1], *world.times[3:]]
+    return world
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_no_file_disappears_with_a_savepoint_behind_which_all_is_archived(version: int) -> None:
+    world = _archived_beyond(version)
+    before = world.needed()
+    delete_savepoint(world.access(), world.times[1])
+    assert world.needed() == before
+    access = world.access()
+    left = access.timeline(access.properties())
+    assert world.times[1] not in {i.requested_time for i in left}
+    archived = archived_times(world.storage, access.properties())["requested_time"].to_pylist()
+    assert archived.count(world.times[1]) == 1
+
+
+@pytest.mark.parametrize(("version", "effect"), [(6, True), (8, False)])
+def test_no_file_disappears_wherever_the_deletion_of_such_a_savepoint_dies(
+    version: int, effect: bool
+) -> None:
+    start = _archived_beyond(version)
+    needed = start.needed()
+    for index in count():
+        world = World(version, times=[*start.times])
+        for path, content in start.bucket.objects().items():
+            world.storage.replace(path, bytes(content))
+            world.storage.set_modified(path, start.storage.stat(path).modified_ms)
+        world.clock.advance(start.clock.monotonic_s())
+        dying = world.access(world.faulty(FaultPlan({index: crash(effect=effect)})), own=DYING)
+        try:
+            delete_savepoint(dying, world.times[1])
+        except SimulatedCrash:
+            assert world.needed() == needed, index
+        else:
+            break
+        with suppress(InstantNotFoundError):
+            delete_savepoint(world.access(), world.times[1])
+        assert world.needed() == needed and list_savepoints(world.access()) == [], index
+        assert world.pending() == [], index
+    assert index > 10
+
+
+def test_a_replacement_whose_files_are_still_there_is_not_archived_with_its_savepoint() -> None:
+    world = World()
+    world.commit("a/g1", "b/g2")
+    oldest = create_savepoint(world.access()).instant
+    world.clock.advance(1)
+    world.commit("a/g3", replaced={"a": ["g1"]})
+    kept = create_savepoint(world.access()).instant
+    for _ in range(6):
+        world.clock.advance(1)
+        world.commit("b/g2")
+    run_clean(world.access(), ONE)
+    options = ArchiveOptions(
+        keep_min_commits=2, keep_max_commits=3, clean=ONE, beyond_savepoint=True
+    )
+    assert run_archive(world.access(), options).archived
+    before = world.needed()
+    with pytest.raises(ConflictError, match="replaced are still there"):
+        delete_savepoint(world.access(), kept)
+    delete_savepoint(world.access(), oldest)
+    run_clean(world.access(), ONE)
+    delete_savepoint(world.access(), kept)
+    assert world.needed() == before

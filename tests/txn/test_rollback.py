@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakewright.errors import ConflictError
+from lakewright.errors import ConflictError, FencedError
 from lakewright.format.instant import Instant, State
 from lakewright.format.log_block import BlockType, HeaderKey, encode_block, read_blocks
 from lakewright.format.partitions import format_partition_metadata
@@ -19,6 +19,7 @@ from lakewright.format.records import (
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.runtime import ManualClock
+from lakewright.storage.faults import NoFaults, Operation
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from lakewright.txn.access import Access
 from lakewright.txn.markers import Marker, MarkerType, create_marker
@@ -35,9 +36,10 @@ BASE, TARGET = "20250101000000000", "20250102000000000"
 LOG = f".g-0_{BASE}.log.1_0-1-1"
 
 
-def _appended(markers: bool) -> Access:
+def _appended(markers: bool, access: Access | None = None) -> Access:
     """A version 6 table on which a dead delta commit appended to a log of an older slice."""
-    access = new_access(new_storage(6, "mor"))
+    access = access or new_access(MemoryStorage())
+    new_storage(6, "mor", access.storage)
     storage, files = access.storage, access.files(access.properties())
     files.request(BASE, "deltacommit")
     files.start(BASE, "deltacommit")
@@ -85,6 +87,40 @@ def test_version_6_undoes_appended_blocks_by_a_command_block(markers: bool) -> N
     ]
     assert [p.rpartition("/")[2] for p in partition.log_files_from_failed_commit or {}] == [LOG]
     assert not any(TARGET in p for p in on_disk(storage))
+
+
+class _StandsStill(NoFaults):
+    """A process that stands still for an hour, before or after it writes a command block."""
+
+    def __init__(self, clock: ManualClock, *, effect: bool) -> None:
+        self._clock = clock
+        self._effect = effect
+
+    def before(self, operation: Operation) -> None:
+        """Stand still before the block is there."""
+        if not self._effect:
+            self._stand(operation)
+
+    def after(self, operation: Operation) -> None:
+        """Stand still when it is."""
+        if self._effect:
+            self._stand(operation)
+
+    def _stand(self, operation: Operation) -> None:
+        if operation.name == "create_if_absent" and operation.path.endswith(".log.2_1-0-1"):
+            self._clock.advance(3600)
+
+
+@pytest.mark.parametrize("effect", [True, False])
+def test_a_command_block_that_comes_too_late_is_taken_back(effect: bool) -> None:
+    clock = ManualClock(START_MS)
+    bucket = MemoryBucket(clock=clock)
+    access = _appended(markers=True, access=new_access(MemoryStorage(bucket), clock))
+    late = MemoryStorage(bucket, faults=_StandsStill(clock, effect=effect))
+    with pytest.raises(FencedError):
+        roll_back(replace(access, storage=late), TARGET)
+    assert not access.storage.exists(f"a/.g-0_{BASE}.log.2_1-0-1")
+    assert roll_back_failed(access).rolled_back == (TARGET,)
 
 
 def _last_rollback(access: Access) -> RollbackMetadata:

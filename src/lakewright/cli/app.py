@@ -1,6 +1,6 @@
 """The `lakewright` command: noun, then verb, in Hudi's words.
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 conflict.
+Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 conflict, 5 the table needs action.
 """
 
 from __future__ import annotations
@@ -11,7 +11,20 @@ from typing import Annotated
 import typer
 
 from lakewright import __version__
-from lakewright.cli import compaction, demo, files, hfile, log, table, timeline
+from lakewright.cli import (
+    archive,
+    clean,
+    compaction,
+    demo,
+    files,
+    hfile,
+    log,
+    restore,
+    rollback,
+    savepoint,
+    table,
+    timeline,
+)
 from lakewright.cli.output import note
 from lakewright.errors import ConfigError, ConflictError, LakewrightError
 
@@ -20,7 +33,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Read and inspect Apache Hudi tables (table versions 6, 8 and 9), without Spark or Java.",
+    help="Read, inspect and service Apache Hudi tables (table versions 6, 8 and 9), without Spark "
+    "or Java.",
     epilog="Data goes to stdout, the rest to stderr. Every command has --output text|json|csv.",
 )
 app.add_typer(table.app, name="table", help="A table as a whole: properties, schema, rows.")
@@ -29,6 +43,11 @@ app.add_typer(files.app, name="files", help="File groups, slices and files.")
 app.add_typer(log.app, name="log", help="Log files: blocks and records.")
 app.add_typer(hfile.app, name="hfile", help="HFiles of the metadata table.")
 app.add_typer(compaction.app, name="compaction", help="Merging logs into base files.")
+app.add_typer(clean.app, name="clean", help="Deleting files that no reader needs any more.")
+app.add_typer(savepoint.app, name="savepoint", help="Commits whose files are kept.")
+app.add_typer(archive.app, name="archive", help="Moving old instants off the active timeline.")
+app.add_typer(rollback.app, name="rollback", help="Undoing one write, or an attempt at a plan.")
+app.add_typer(restore.app, name="restore", help="Going back to a savepoint or commit.")
 app.command("demo")(demo.run)
 
 

@@ -13,6 +13,7 @@ Uri = Annotated[
     str, typer.Argument(help="The table: a path, file:, s3://, s3a://, gs:// or abfs:// URI.")
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the data.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
 AsOf = Annotated[
     str | None,
     typer.Option(
@@ -34,6 +35,9 @@ Settings = Annotated[
         "--set", "-s", help="An option under Hudi's name, as key=value; may be given repeatedly."
     ),
 ]
+
+
+Instant = Annotated[str, typer.Argument(help="The requested time of the instant.")]
 
 
 def settings_of(pairs: list[str] | None) -> dict[str, str]:

@@ -7,24 +7,24 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from lakewright.cli.arguments import Lock, OutputOption, Settings, Uri, settings_of
-from lakewright.cli.output import Output, note, print_table, print_value
-from lakewright.table import Table
+from lakewright.cli.arguments import AsJson, Lock, OutputOption, Settings, Uri, settings_of
+from lakewright.cli.output import Output, print_table, print_value
+from lakewright.cli.running import form, nothing_to_do, plans_of, services_of
 
 app = typer.Typer(no_args_is_help=True)
-NOTHING_TO_DO = 3
 
 
 @app.command()
-def plan(uri: Uri, setting: Settings = None, output: OutputOption = Output.TEXT) -> None:
+def plan(
+    uri: Uri, setting: Settings = None, as_json: AsJson = False, output: OutputOption = Output.TEXT
+) -> None:
     """Show what `schedule` would plan now, without changing anything.
 
     Example: lakewright compaction plan /data/trips -s hoodie.compact.inline.max.delta.commits=1
     """
-    found = Table.open(uri).services.compaction.plan(settings_of(setting))
+    found = plans_of(uri).compaction.plan(settings_of(setting))
     if found is None:
-        note("Nothing is due.")
-        raise typer.Exit(NOTHING_TO_DO)
+        nothing_to_do("Nothing is due.")
     slices = [
         {
             "partition": operation.partition_path,
@@ -35,7 +35,7 @@ def plan(uri: Uri, setting: Settings = None, output: OutputOption = Output.TEXT)
         }
         for operation in found.operations or ()
     ]
-    print_table(pa.Table.from_pylist(slices), output)
+    print_table(pa.Table.from_pylist(slices), form(output, as_json))
 
 
 @app.command()
@@ -43,11 +43,9 @@ def schedule(
     uri: Uri, lock: Lock = None, setting: Settings = None, output: OutputOption = Output.JSON
 ) -> None:
     """Put a plan on the timeline, if one is due; any process may execute it later."""
-    services = Table.open(uri, lock=lock).services
-    instant = services.compaction.schedule(settings_of(setting))
+    instant = services_of(uri, lock).compaction.schedule(settings_of(setting))
     if instant is None:
-        note("Nothing is due.")
-        raise typer.Exit(NOTHING_TO_DO)
+        nothing_to_do("Nothing is due.")
     print_value({"instant": instant}, output)
 
 
@@ -59,6 +57,7 @@ def run(
     ] = None,
     lock: Lock = None,
     setting: Settings = None,
+    as_json: AsJson = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Execute pending plans, then schedule and execute what is due.
@@ -66,10 +65,10 @@ def run(
     Safe to run in any number of processes: a plan that another one works on is left to it, and
     what a dead one left is rolled back and done again.
     """
-    service = Table.open(uri, lock=lock).services.compaction
+    service = services_of(uri, lock).compaction
     options = settings_of(setting)
     done = [service.execute(instant, options)] if instant else service.run(options)
     if not done:
-        note("Nothing was to be done, or others do it.")
-        raise typer.Exit(NOTHING_TO_DO)
-    print_table(pa.Table.from_pylist([one.to_dict() for one in done]), output)
+        nothing_to_do("Nothing was to be done, or others do it.")
+    rows = [one.to_dict() for one in done]
+    print_table(pa.Table.from_pylist(rows), form(output, as_json))

@@ -7,14 +7,22 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from lakewright.cli.arguments import AsOf, OutputOption, Uri
+from lakewright.cli.arguments import AsJson, AsOf, Lock, OutputOption, Settings, Uri, settings_of
 from lakewright.cli.output import Output, note, print_batches, print_table, print_value
+from lakewright.cli.running import form
 from lakewright.engine.cdc_reader import Images
 from lakewright.engine.changes import ChangeMode
 from lakewright.engine.scan import Mode
 from lakewright.table import Table
 
 app = typer.Typer(no_args_is_help=True)
+NEEDS_ACTION = 5
+FINDING_COLUMNS = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("severity", "code", "instant", "action", "owner", "since", "why", "command")
+    ]
+)
 
 ScanMode = Annotated[
     Mode, typer.Option("--mode", help="snapshot, or read_optimized (base files only).")
@@ -86,6 +94,32 @@ def plan(
     """Show what a read would open and what it could skip, without reading rows."""
     made = Table.open(uri).scan(where=where, as_of=as_of, mode=mode).plan()
     print_value(made.to_dict(), output, text=str(made))
+
+
+@app.command()
+def health(
+    uri: Uri,
+    lock: Lock = None,
+    setting: Settings = None,
+    as_json: AsJson = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Show what is pending, overdue, expired or blocked, why, and the command that resolves it.
+
+    Only looks: no lock is taken and nothing is written. Exit code 0: nothing has to be done; 5:
+    something needs action. Settings of the table's writers say what counts as overdue.
+
+    Example: lakewright table health /data/trips -s hoodie.clean.commits.retained=20
+    """
+    found = Table.open(uri, lock=lock).health(settings_of(setting))
+    output = form(output, as_json)
+    if output is Output.CSV:
+        rows = [finding.to_dict() for finding in found.findings]
+        print_table(pa.Table.from_pylist(rows, FINDING_COLUMNS), output)
+    else:
+        print_value(found.to_dict(), output, text=str(found))
+    if not found.healthy:
+        raise typer.Exit(NEEDS_ACTION)
 
 
 @app.command()

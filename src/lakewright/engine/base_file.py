@@ -200,8 +200,12 @@ class OpenFile:
     def take_columns_over(
         self, group: int, keys: pa.Array, rows: list[pa.RecordBatch], changed: frozenset[str]
     ) -> None:
-        """Take a row group of the older version, but the `changed` columns of its new `rows`."""
+        """Take a row group of the older version, but the `changed` columns of its new `rows`.
+
+        The list is emptied: other columns need not be held while these are encoded.
+        """
         stamped = [self._stamp.copied(batch, changed | {FILE_NAME}) for batch in rows]
+        rows.clear()
         self._take(group, keys, pa.Table.from_batches(stamped).unify_dictionaries())
 
     def _take(self, group: int, keys: pa.Array | None, changed: pa.Table) -> None:

@@ -77,7 +77,7 @@ class _Writing:
                 self._write()
         elif self._changed is not None and self._rows() == len(part.keys):
             self._out.take_columns_over(part.group, part.keys, self._waiting, self._changed)
-            self._waiting, self._bytes = [], 0
+            self._bytes = 0
         else:
             self._write()
 

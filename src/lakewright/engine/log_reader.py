@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,17 +19,19 @@ import pyarrow as pa
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.codec.parquet import read_row_group
 from lakewright.errors import UnsupportedTableError
-from lakewright.format.block_rows import avro_rows, open_parquet_block, placed, record_schema
+from lakewright.format.block_rows import avro_batches, open_parquet_block, placed, record_schema
 from lakewright.format.evolution import Conversion, conversion
 from lakewright.format.file_slices import LogFile
 from lakewright.format.log_block import BlockType, LogBlock, read_blocks
 from lakewright.format.log_content import block_runs, delete_rows_of
+from lakewright.format.log_index import index_blocks
 from lakewright.format.log_scan import BlockSelection, select_blocks
 from lakewright.merge.columns import path_type
 from lakewright.merge.fold import LogVersions
 from lakewright.storage.base import Storage
 
 RUN_BYTES_MAX = 64 << 20
+BATCH_ROWS = 65_536
 
 Renames = Callable[[str], Mapping[str, str]]
 
@@ -57,7 +60,7 @@ class LogReader:
     """Whether log compactions count of which no merged instant is left."""
 
     def read_into(self, versions: LogVersions, logs: Sequence[LogFile]) -> BlockSelection:
-        """Add every visible version of the slice, oldest first."""
+        """Add every visible version of the slice, oldest first; what was read, without contents."""
         selection = self.select(logs)
         by_instant = self.renames is not None
         for run in block_runs(selection.blocks, bytes_max=RUN_BYTES_MAX, by_instant=by_instant):
@@ -66,7 +69,7 @@ class LogReader:
                 self._add_deletes(versions, blocks)
             else:
                 self._add_rows(versions, blocks)
-        return selection
+        return selection.without_contents()
 
     def _add_rows(self, versions: LogVersions, blocks: Sequence[LogBlock]) -> None:
         for batch, made in self._decoded(blocks):
@@ -89,8 +92,12 @@ class LogReader:
     def _blocks(self, logs: Sequence[LogFile]) -> Iterator[LogBlock]:
         resident = sum(log.size for log in logs) <= self.resident_bytes
         for log in logs:
-            blocks = read_blocks(self.storage.read(log.path), path=log.path)
-            yield from blocks if resident else map(LogBlock.without_content, blocks)
+            path = log.path
+            if resident:
+                yield from read_blocks(self.storage.read(path), path=path)
+            else:
+                read = partial(self.storage.read_range, path)
+                yield from index_blocks(read, self.storage.stat(path).size, path=path)
 
     def _with_content(self, block: LogBlock) -> LogBlock:
         if block.has_content:
@@ -104,7 +111,9 @@ class LogReader:
         if first.type is BlockType.AVRO_DATA:
             with placed(first):
                 made = self._conversion(arrow_schema(record_schema(first)), first)
-            yield avro_rows(blocks, columns=made.source_columns), made
+            columns = made.source_columns
+            for batch in avro_batches(blocks, columns=columns, rows_max=BATCH_ROWS):
+                yield batch, made
         elif first.type is BlockType.PARQUET_DATA:
             for block in blocks:
                 file = open_parquet_block(block)

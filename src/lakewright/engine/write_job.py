@@ -90,7 +90,7 @@ class WriteJob:
         pass_metadata_gate(access, drop=options.metadata_table == "drop")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         if incoming is not None and not operation.keyed:
-            _refuse_buckets(snapshot)
+            _refuse_buckets(snapshot, options)
         record = without_meta_columns(snapshot.schema.avro)
         columns = arrow_schema(record) if incoming is None else incoming
         schema = reconcile(record, columns, history=snapshot.internal_schemas, partial=partial)
@@ -209,9 +209,9 @@ def holds_buckets(snapshot: Snapshot) -> bool:
     return False
 
 
-def _refuse_buckets(snapshot: Snapshot) -> None:
+def _refuse_buckets(snapshot: Snapshot, options: WriteOptions) -> None:
     """Tables of a bucket index have file groups by number; others would break their writers."""
-    if holds_buckets(snapshot):
+    if options.index_type == "BUCKET" or holds_buckets(snapshot):
         raise UnsupportedTableError(
             "The table's file groups are buckets of a bucket index, and these rows have no bucket.",
             hint="Use upsert, which finds the bucket of every row.",

@@ -37,6 +37,7 @@ SERVICE_PREFIXES = (
     "hoodie.compact.",
     "hoodie.compaction.",
     "hoodie.keep.",
+    "hoodie.memory.compaction.",
     "hoodie.timeline.",
 )
 SORTING_PARTITIONERS = ("RDDCustomColumnsSortPartitioner", "RowCustomColumnsSortPartitioner")

@@ -12,7 +12,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from datetime import tzinfo
+from functools import cached_property, lru_cache
+from typing import Final
 
 from lakewright.errors import CorruptFileError, NotFoundError
 from lakewright.format.instant import (
@@ -20,9 +22,10 @@ from lakewright.format.instant import (
     WRITE_ACTIONS,
     Instant,
     State,
+    completed_action,
     parse_instant_name,
 )
-from lakewright.format.instant_times import format_time
+from lakewright.format.instant_times import LOCAL_ZONE, format_time
 from lakewright.format.records.cleaning import CleanMetadata
 from lakewright.format.records.instants import (
     load_record,
@@ -58,12 +61,13 @@ class Timeline:
         best: dict[tuple[str, str], Instant] = {}
         duplicates: list[Instant] = []
         for instant in files:
-            key = (instant.requested_time, instant.completed_action)
+            key = (instant.requested_time, completed_action(instant.action))
             other = best.get(key)
             if other is None:
                 best[key] = instant
                 continue
-            low, high = sorted((other, instant), key=_rank)
+            ordered = _rank(other) <= _rank(instant)
+            low, high = (other, instant) if ordered else (instant, other)
             best[key] = high
             if low.completed:
                 duplicates.append(low)
@@ -159,10 +163,14 @@ class Timeline:
         return self.instants[-1] if self.instants else None
 
     def get(self, requested_time: str, action: str | None = None) -> Instant | None:
-        """The instant of a time; without an action the write of that time before any other."""
+        """The instant of a time; without an action the write of that time before any other.
+
+        The action may be that of any state: what was a compaction is found when it is a commit.
+        """
         found = self._by_time.get(requested_time, ())
         if action is not None:
-            found = tuple(i for i in found if action in (i.action, i.completed_action))
+            family = completed_action(action)
+            found = tuple(i for i in found if i.completed_action == family)
         return next(iter(found), None)
 
     @cached_property
@@ -202,12 +210,16 @@ class Timeline:
 
     @cached_property
     def starts_at(self) -> str | None:
-        """First write that is not savepointed: what is older was archived, hence committed."""
+        """First write that is not savepointed: what is older was archived, hence committed.
+
+        Where savepoints keep all that is left, as after a restore, nothing is missing but what is
+        older than the newest.
+        """
         if self.whole is not None:
             return self.whole.starts_at
         kept = self.savepointed_times
-        times = (i.requested_time for i in self.instants if i.action in WRITE_ACTIONS)
-        return next((t for t in times if t not in kept), None)
+        times = [i.requested_time for i in self.instants if i.action in WRITE_ACTIONS]
+        return next((t for t in times if t not in kept), times[-1] if times else None)
 
     @cached_property
     def completion_times(self) -> Mapping[str, str]:
@@ -242,17 +254,63 @@ def _rank(instant: Instant) -> tuple[State, str]:
 
 
 def load_timeline(storage: Storage, properties: TableProperties) -> Timeline:
-    """The active timeline, from one listing of its folder."""
-    return Timeline.of(instant_files(storage, properties))
+    """The active timeline, from one listing of its folder.
+
+    A writer lists it again and again, mostly unchanged: equal listings give the same timeline.
+    """
+    files = _listed(storage, properties)
+    layout, zone = properties.version.layout_version, properties.timeline_zone
+    if zone == LOCAL_ZONE and any(modified_ms != _BY_NAME for _, modified_ms in files):
+        return _timeline_of(files, layout, zone)  # what a moment is called there may change
+    return _known_timeline(files, layout, zone)
 
 
 def instant_files(storage: Storage, properties: TableProperties) -> list[Instant]:
     """Every state file of the active timeline, in no order."""
+    layout, zone = properties.version.layout_version, properties.timeline_zone
+    return list(_instants(_listed(storage, properties), layout, zone))
+
+
+_Listed = tuple[tuple[str, int], ...]
+"""Names, and the modification times of those files that were completed when they were modified."""
+_BY_NAME: Final = -1
+"""Stands for the time of a file whose name says everything."""
+_PENDING_ENDINGS: Final = (".requested", ".inflight")
+
+
+def _timeline_of(files: _Listed, layout: int, zone: tzinfo) -> Timeline:
+    return Timeline.of(_instants(files, layout, zone))
+
+
+_known_timeline = lru_cache(maxsize=4)(_timeline_of)
+
+
+def _instants(files: _Listed, layout: int, zone: tzinfo) -> Iterator[Instant]:
+    for name, modified_ms in files:
+        instant = _instant(name, modified_ms, layout, zone)
+        if instant is not None:
+            yield instant
+
+
+def _instant(name: str, modified_ms: int, layout: int, zone: tzinfo) -> Instant | None:
+    """What a state file says; None if it is none."""
+    parsed = parse_instant_name(name, layout)
+    if parsed is None:
+        return None
+    requested_time, action, state, completion_time = parsed
+    legacy = False
+    if modified_ms != _BY_NAME and state is State.COMPLETED:
+        completion_time = format_time(modified_ms, zone=zone)
+        legacy = layout != 1
+    return Instant(requested_time, action, state, completion_time, name, legacy)
+
+
+def _listed(storage: Storage, properties: TableProperties) -> _Listed:
     folder = properties.timeline_folder
     try:
         if properties.version.completion_time_in_name:
-            return _named_files(storage, folder, properties)
-        return _timed_files(storage, folder, properties)
+            return tuple(_named_files(storage, folder, properties.version.layout_version))
+        return tuple(_timed_files(storage, folder))
     except NotFoundError as error:
         raise CorruptFileError(
             f"The timeline folder {folder} is missing.",
@@ -262,38 +320,23 @@ def instant_files(storage: Storage, properties: TableProperties) -> list[Instant
         ) from error
 
 
-def _named_files(storage: Storage, folder: str, properties: TableProperties) -> list[Instant]:
+def _named_files(storage: Storage, folder: str, layout: int) -> Iterator[tuple[str, int]]:
     """Names say everything, but the completion time of files that an upgrade left behind."""
-    layout = properties.version.layout_version
-    found = []
     for name in storage.names(folder):
-        parsed = parse_instant_name(name, layout)
-        if parsed is None:
+        if "_" in name or name.endswith(_PENDING_ENDINGS):
+            yield name, _BY_NAME
             continue
-        requested_time, action, state, completion_time = parsed
-        legacy = state is State.COMPLETED and completion_time is None
-        if legacy:
-            file = storage.stat(f"{folder}/{name}")
-            completion_time = format_time(file.modified_ms, zone=properties.timeline_zone)
-        found.append(Instant(requested_time, action, state, completion_time, name, legacy))
-    return found
+        parsed = parse_instant_name(name, layout)
+        if parsed is not None and parsed.state is State.COMPLETED:
+            yield name, storage.stat(f"{folder}/{name}").modified_ms
 
 
-def _timed_files(storage: Storage, folder: str, properties: TableProperties) -> list[Instant]:
+def _timed_files(storage: Storage, folder: str) -> Iterator[tuple[str, int]]:
     """A completed file was completed when it was last modified."""
-    layout, zone = properties.version.layout_version, properties.timeline_zone
     begin = len(folder) + 1
-    found = []
     for file in storage.list(folder):
-        name = file.path[begin:]
-        parsed = parse_instant_name(name, layout)
-        if parsed is None or file.is_dir:
-            continue
-        requested_time, action, state, completion_time = parsed
-        if state is State.COMPLETED:
-            completion_time = format_time(file.modified_ms, zone=zone)
-        found.append(Instant(requested_time, action, state, completion_time, name))
-    return found
+        if not file.is_dir:
+            yield file.path[begin:], file.modified_ms
 
 
 # ---- questions that need an instant's file -----------------------------------------------------

@@ -73,5 +73,8 @@ class _Never(CancelToken):
             hint="Pass your own CancelToken to the verb and cancel that one.",
         )
 
+    def check(self) -> None:
+        """Nobody can have asked the work to stop."""
+
 
 NEVER_CANCELLED: CancelToken = _Never()

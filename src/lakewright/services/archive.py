@@ -4,7 +4,7 @@ The whole run holds the table's lock. It goes in batches, oldest instants first,
 
 1. the instants are written to the archive and are durable there;
 2. their marker folders are removed;
-3. their requested and inflight files go, oldest first;
+3. their requested and inflight files go, several at a time;
 4. their completed files go, oldest first.
 
 Why this order. A requested or inflight file without its completed file looks like a pending write,
@@ -33,9 +33,11 @@ from dataclasses import dataclass, replace
 
 from lakewright.errors import NotFoundError, UnsupportedTableError
 from lakewright.format.instant import Instant, State, parse_instant_name
+from lakewright.format.records.instants import instant_path
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.runtime.events import Event
+from lakewright.runtime.lanes import in_lanes
 from lakewright.services.archive_limits import archive_facts, replaced_limit
 from lakewright.services.archive_options import ArchiveOptions
 from lakewright.services.archive_plan import ArchivePlan, plan_archive
@@ -44,7 +46,14 @@ from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.markers import MARKER_FOLDER, delete_markers
 
-__all__ = ["ARCHIVED", "ArchiveOptions", "ArchivePlan", "ArchiveResult", "run_archive"]
+__all__ = [
+    "ARCHIVED",
+    "ArchiveOptions",
+    "ArchivePlan",
+    "ArchiveResult",
+    "archive_alone",
+    "run_archive",
+]
 
 ARCHIVED = "archive.batch"
 """The event of a batch that is archived and off the timeline."""
@@ -77,13 +86,53 @@ def run_archive(access: Access, options: ArchiveOptions, *, dry_run: bool = Fals
     with access.locked("archiving") as lease:
         properties = _properties(access)
         store = open_store(access.storage, properties, options.history, access.random)
-        timeline = access.timeline(properties)
+        timeline = _without_dead_savepoints(access, lease, properties)
         plan = _planned(access, properties, timeline, options, store)
         result = ArchiveResult(plan, dry_run=False)
         if not plan.instants:
             return result
         run = _Run(access, lease, properties, options, store)
         return run.archive(result)
+
+
+def archive_alone(
+    access: Access, lease: Lease, properties: TableProperties, timeline: Timeline, instant: Instant
+) -> None:
+    """Move one completed instant into the archive; the caller holds `lease` and knows that it may.
+
+    For the commit of a savepoint that is going away, where later ones are archived already.
+    """
+    options = ArchiveOptions()
+    store = open_store(access.storage, properties, options.history, access.random)
+    store.begun(timeline)
+    plan = ArchivePlan((instant,), commits=1, keep_min=0, keep_max=0, limits=())
+    _Run(access, lease, properties, options, store).archive(ArchiveResult(plan, dry_run=False))
+
+
+def _without_dead_savepoints(access: Access, lease: Lease, properties: TableProperties) -> Timeline:
+    """The timeline, after savepoints went whose processes died between their two states.
+
+    They would keep everything behind them for ever. Ours are made under the lock, so the one that
+    is found is nobody's; others get as much time as the process of a silent write.
+    """
+    timeline = access.timeline(properties)
+    dead = [
+        instant
+        for instant in timeline.filter_actions("savepoint").pending()
+        if _silent_ms(access, properties, instant) > access.heartbeat.tolerance_of_others_ms
+    ]
+    for instant in dead:
+        lease.check()
+        access.files(properties).drop(instant)
+    return access.timeline(properties) if dead else timeline
+
+
+def _silent_ms(access: Access, properties: TableProperties, instant: Instant) -> int:
+    try:
+        file = access.storage.stat(instant_path(properties, instant.file_name))
+    except NotFoundError:
+        return 0
+    return access.clock.now_ms() - file.modified_ms
 
 
 def _properties(access: Access) -> TableProperties:
@@ -186,17 +235,21 @@ class _Run:
         marked: frozenset[str],
     ) -> int:
         """Take instants that are durable in the archive off the timeline, in the order above."""
-        storage = self.access.storage
         self.lease.check()
         for instant in batch:
             if instant.requested_time in marked:
-                delete_markers(storage, instant.requested_time)
-        of_batch = [file for instant in batch for file in files[instant].values()]
-        pending = [f.path for f in of_batch if f.instant.state is not State.COMPLETED]
-        completed = [f.path for f in of_batch if f.instant.state is State.COMPLETED]
+                delete_markers(self.access.storage, instant.requested_time)
+        of_batch = [file.instant for instant in batch for file in files[instant].values()]
+        pending = [file for file in of_batch if file.state is not State.COMPLETED]
+        completed = [file for file in of_batch if file.state is State.COMPLETED]
+        states = self.access.files(self.properties)
         removed = 0
-        for count, path in enumerate((*pending, *completed)):
+        for first in range(0, len(pending), DELETES_PER_CHECK):
+            self.lease.check()
+            part = pending[first : first + DELETES_PER_CHECK]
+            removed += sum(in_lanes(states.drop, part, spawner=self.access.spawner))
+        for count, file in enumerate(completed, len(pending)):
             if count % DELETES_PER_CHECK == 0:
                 self.lease.check()
-            removed += storage.delete(path)
+            removed += states.drop(file)
         return removed

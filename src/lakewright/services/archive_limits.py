@@ -8,11 +8,12 @@ live ones, whatever the last clean said that it had deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from lakewright.errors import LakewrightError
+from lakewright.format.archived_timeline import archived_times
 from lakewright.format.file_names import parse_data_file
-from lakewright.format.instant import Instant
+from lakewright.format.instant import WRITE_ACTIONS, Instant
 from lakewright.format.partitions import list_files
 from lakewright.format.properties import PROPERTIES_FILE, parse_properties
 from lakewright.format.records import load_commit_metadata
@@ -26,7 +27,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.metadata_gate import METADATA_FOLDER, has_metadata_table
 from lakewright.txn.rollback import pending_rollbacks
 
-__all__ = ["archive_facts", "replaced_limit"]
+__all__ = ["archive_facts", "archived_after", "replaced_limit"]
 
 
 def archive_facts(
@@ -121,6 +122,19 @@ def replaced_limit(
                 time = instant.requested_time
                 return Limit(LimitKind.REPLACED_FILES, time, time)
     return None
+
+
+def archived_after(
+    storage: Storage,
+    properties: TableProperties,
+    instant: str,
+    actions: Container[str] = WRITE_ACTIONS,
+) -> list[str]:
+    """Requested times of archived instants that are later than one, oldest first."""
+    found = archived_times(storage, properties, begin=instant)
+    times, said = (found[name].to_pylist() for name in ("requested_time", "action"))
+    pairs = zip(times, said, strict=True)
+    return [time for time, action in pairs if time > instant and action in actions]
 
 
 def _file_groups(storage: Storage, partition: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakewright.errors import ConflictError, NotFoundError, TableError
+from lakewright.errors import ConflictError, NotFoundError
 from lakewright.format.instant import State
 from lakewright.format.partitions import ListedFile, list_files, list_table
 from lakewright.format.records import (
@@ -26,7 +26,6 @@ from lakewright.format.records import (
 )
 from lakewright.format.records.instants import instant_path
 from lakewright.format.table_properties import TableProperties
-from lakewright.format.timeline import Timeline
 from lakewright.runtime.events import Event
 from lakewright.services.clean_basis import load_basis, still_holds
 from lakewright.services.clean_execution import CLEAN, execute_clean
@@ -42,8 +41,10 @@ from lakewright.services.clean_plan import (
 )
 from lakewright.services.full_scans import demand_full_scan, forget_full_scans
 from lakewright.txn.access import Access, FailedWrites
+from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.recovery import roll_back_failed, sweep_traces
+from lakewright.txn.restoring import refuse_restore
 from lakewright.txn.times import next_time
 
 __all__ = [
@@ -143,11 +144,11 @@ def schedule_clean(access: Access, options: CleanOptions) -> str | None:
             return None
         with access.locked("scheduling of a clean") as lease:
             properties = access.properties()
-            _refuse_restore(access.timeline(properties))
+            refuse_restore(access.timeline(properties), "cleaned")
             if not still_holds(access, properties, draft.basis):
                 continue
             lease.check()
-            instant = _publish(access, properties, draft) if draft.planned.files else None
+            instant = _publish(access, lease, properties, draft) if draft.planned.files else None
             if draft.everything:
                 forget_full_scans(access.storage, draft.basis.full_scans)
             access.clock.sleep(access.skew_s())
@@ -167,12 +168,13 @@ def _has_pending(basis: CleanBasis) -> bool:
     return basis.timeline.filter_actions(CLEAN).pending().first() is not None
 
 
-def _publish(access: Access, properties: TableProperties, draft: _Draft) -> str:
+def _publish(access: Access, lease: Lease, properties: TableProperties, draft: _Draft) -> str:
     timeline = access.timeline(properties)
     instant = next_time(timeline, properties, access.clock)
     if draft.planned.held_back:
         demand_full_scan(access.storage, instant)
     plan = draft.planned.plan.write(properties.version)
+    lease.check()
     access.files(properties).request(instant, CLEAN, plan)
     return instant
 
@@ -229,17 +231,6 @@ def _some_partitions(
         access.on_event(Event("clean.plan", done, len(partitions), unit="partitions"))
 
 
-def _refuse_restore(timeline: Timeline) -> None:
-    restore = timeline.filter_actions("restore").pending().last()
-    if restore is not None:
-        raise TableError(
-            f"The table is being restored ({restore.requested_time}); nothing may be cleaned.",
-            hint="Let the restore finish, or run it again if its process is dead.",
-            context={"instant": restore.requested_time},
-            retryable=True,
-        )
-
-
 # ---- repair ------------------------------------------------------------------------------------
 
 
@@ -262,7 +253,7 @@ def repair_empty_clean(access: Access) -> str | None:
         request = files.path(last.requested_time, CLEAN, State.REQUESTED)
         inflight = files.path(last.requested_time, CLEAN, State.INFLIGHT)
         planned = any(_bytes(access, path) for path in (request, inflight))
-        access.storage.delete(instant_path(properties, last.file_name))
+        files.drop(last)
         if not planned:
             files.remove(last.requested_time, CLEAN)
         return last.requested_time

@@ -7,7 +7,7 @@ clean: what it needs is not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lakewright.errors import NotFoundError
@@ -15,7 +15,6 @@ from lakewright.format.file_slices import FileGroupId
 from lakewright.format.instant import WRITE_ACTIONS, Instant
 from lakewright.format.records import (
     CleanMetadata,
-    file_name,
     load_compaction_plan,
     load_record,
     load_requested_replace,
@@ -27,13 +26,19 @@ from lakewright.format.view_inputs import CompletionTimes, load_replaced
 from lakewright.services.clean_plan import CleanBasis, PreviousClean
 from lakewright.services.clean_selection import Protection
 from lakewright.services.full_scans import full_scan_demands
+from lakewright.services.planned_files import (
+    PlannedFiles,
+    files_of_clustering,
+    files_of_compaction,
+)
+from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.heartbeat import HEARTBEAT_FOLDER
 from lakewright.txn.liveness import is_alive
 from lakewright.txn.rollback import pending_rollbacks
 from lakewright.txn.times import latest_time
 
-__all__ = ["load_basis", "still_holds"]
+__all__ = ["load_basis", "previous_clean", "still_holds"]
 
 
 @dataclass(slots=True)
@@ -45,10 +50,10 @@ class _Plans:
     compacting: dict[FileGroupId, str] = field(default_factory=dict)
     compactions: dict[FileGroupId, str] = field(default_factory=dict)
 
-    def reads(self, partition: str | None, paths: Iterable[str | None]) -> None:
+    def reads(self, files: PlannedFiles) -> None:
         """Remember files that a plan is going to read."""
-        names = (file_name(path) for path in paths)
-        self.names.setdefault(partition or "", set()).update(n for n in names if n)
+        for partition, names in files.items():
+            self.names.setdefault(partition, set()).update(names)
 
     def compacts(self, id_: FileGroupId, base_instant: str) -> None:
         """Remember from which slice on a compaction needs a group."""
@@ -68,7 +73,7 @@ def load_basis(access: Access, properties: TableProperties) -> CleanBasis:
         now_ms=access.clock.now_ms(),
         completion_time_of=CompletionTimes(storage, properties, timeline),
         merge_on_read=properties.is_merge_on_read,
-        previous=_previous(access, properties, timeline),
+        previous=previous_clean(storage, properties, timeline),
         protection=Protection(
             savepointed=_savepointed(access, properties, timeline),
             planned={p: frozenset(names) for p, names in plans.names.items()},
@@ -139,11 +144,10 @@ def _read_compaction(
     access: Access, properties: TableProperties, instant: Instant, plans: _Plans
 ) -> None:
     plan = load_compaction_plan(access.storage, properties, instant)
+    plans.reads(files_of_compaction(plan))
     for operation in plan.operations or ():
         id_ = FileGroupId(operation.partition_path or "", operation.file_id or "")
         plans.compacts(id_, operation.base_instant_time or "")
-        logs = operation.delta_file_paths or ()
-        plans.reads(operation.partition_path, (operation.data_file_path, *logs))
         if instant.action == "compaction":
             plans.compactions[id_] = instant.requested_time
 
@@ -152,26 +156,19 @@ def _read_clustering(
     access: Access, properties: TableProperties, instant: Instant, plans: _Plans
 ) -> None:
     request = load_requested_replace(access.storage, properties, instant)
-    groups = request.clustering_plan.input_groups if request.clustering_plan else None
-    for group in groups or ():
-        for slice_ in group.slices or ():
-            logs = slice_.delta_file_paths or ()
-            plans.reads(slice_.partition_path, (slice_.data_file_path, *logs))
+    plans.reads(files_of_clustering(request))
 
 
 # ---- the rest ----------------------------------------------------------------------------------
 
 
-def _previous(
-    access: Access, properties: TableProperties, timeline: Timeline
+def previous_clean(
+    storage: Storage, properties: TableProperties, timeline: Timeline
 ) -> PreviousClean | None:
+    """The last completed clean, if it says what it did."""
     last = timeline.last_clean()
-    if last is None:
-        return None
-    metadata = load_record(access.storage, properties, last)
-    if isinstance(metadata, CleanMetadata):
-        return PreviousClean(metadata)
-    return None
+    record = None if last is None else load_record(storage, properties, last)
+    return PreviousClean(record) if isinstance(record, CleanMetadata) else None
 
 
 def _savepointed(

@@ -25,6 +25,7 @@ from lakewright.format.records import (
 )
 from lakewright.format.timeline import Timeline
 from lakewright.runtime.events import Event
+from lakewright.runtime.lanes import FEW, in_lanes
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.fence import open_fence, remove_fence
@@ -38,6 +39,8 @@ from lakewright.txn.times import next_time
 __all__ = ["CLEAN", "execute_clean", "files_of_plan"]
 
 CLEAN: Final = "clean"
+DELETES_TOLD_TOGETHER: Final = 256
+"""So many files go, several at a time, before what went is told."""
 _METADATA_VERSION: Final = 2
 
 
@@ -150,12 +153,20 @@ def _let_go(access: Access, instant: str, heartbeat: Heartbeat) -> None:
 def _delete(
     access: Access, instant: str, files: dict[str, list[str]], heartbeat: Heartbeat
 ) -> None:
-    total = sum(map(len, files.values()))
-    for done, path in enumerate(_paths(files), 1):
+    paths = list(_paths(files))
+
+    def delete(path: str) -> None:
         access.cancel.check()
         heartbeat.check()
         access.storage.delete(path)
-        access.on_event(Event("clean.delete", done, total, "files", instant=instant, path=path))
+
+    step = DELETES_TOLD_TOGETHER if len(paths) > FEW else 1
+    for first in range(0, len(paths), step):
+        part = paths[first : first + step]
+        in_lanes(delete, part, spawner=access.spawner)
+        for done, path in enumerate(part, first + 1):
+            event = Event("clean.delete", done, len(paths), "files", instant=instant, path=path)
+            access.on_event(event)
 
 
 def _paths(files: dict[str, list[str]]) -> Iterator[str]:

@@ -39,9 +39,7 @@ from lakewright.storage.base import Storage
 from lakewright.storage.scratch import Scratch
 from lakewright.txn.markers import MarkerType
 
-__all__ = ["MERGE_MEMORY", "SliceCompactor"]
-
-MERGE_MEMORY = 1 << 30
+__all__ = ["SliceCompactor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class SliceCompactor:
     snapshot: Snapshot
     context: WriteContext
     registry: MergerRegistry
-    merge_memory: int = MERGE_MEMORY
+    merge_memory: int
     scratch_folder: str | None = None
 
     def compact(

@@ -243,7 +243,8 @@ class Compaction:
         )
         slices = _slices(access.storage, plan)
         stage = access.random.below(STAGES)
-        return SliceWork(SliceCompactor(snapshot, context, self.registry), slices, stage)
+        memory = self.options.merge_memory
+        return SliceWork(SliceCompactor(snapshot, context, self.registry, memory), slices, stage)
 
     def _here(self, access: Access, work: SliceWork) -> list[WriteStat]:
         total = len(work.slices)

@@ -27,6 +27,7 @@ __all__ = [
     "CompactionTrigger",
     "is_due",
     "plan_compaction",
+    "writes_since_compaction",
 ]
 
 MB: Final = 1 << 20
@@ -74,6 +75,8 @@ class CompactionOptions:
     """How many dated partitions, or days, the strategies of partitions go back."""
     parquet_max_bytes: int = 125_829_120
     """What a new base file is taken to weigh."""
+    merge_memory: int = 1 << 30
+    """Bytes of decoded log rows that a task keeps in memory; the others wait in local files."""
 
 
 # ---- whether --------------------------------------------------------------------------------
@@ -96,7 +99,7 @@ def is_due(
     if not deltas:
         return False
     done = _compactions(timeline.completed())
-    since = _after(deltas, done[-1] if done else None, by_completion=by_completion)
+    since = writes_since_compaction(timeline, by_completion=by_completion)
     if options.trigger is CompactionTrigger.ALWAYS:
         return bool(since)
     if options.trigger is CompactionTrigger.NUM_COMMITS_AFTER_LAST_REQUEST:
@@ -112,6 +115,13 @@ def is_due(
         CompactionTrigger.NUM_OR_TIME: enough or late,
         CompactionTrigger.NUM_AND_TIME: enough and late,
     }[options.trigger]
+
+
+def writes_since_compaction(timeline: Timeline, *, by_completion: bool) -> list[Instant]:
+    """Completed writes of a merge-on-read table that no completed compaction took."""
+    deltas = timeline.filter_actions("deltacommit").completed().instants
+    done = _compactions(timeline.completed())
+    return _after(deltas, done[-1] if done else None, by_completion=by_completion)
 
 
 def _compactions(timeline: Timeline) -> list[Instant]:

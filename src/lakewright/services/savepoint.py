@@ -1,9 +1,10 @@
 """Savepoints: commits whose files no clean deletes, so that they can be read and restored for long.
 
 A savepoint names every file of the slices that a reader of its commit reads. It is made and deleted
-under the lock. It is refused where files may be gone already, or are named by a clean that is on
-its way: below the moment that the last clean retains, completed or pending; in files of a pending
-clean; and at any commit but the newest after a clean by file versions, which retains no moment.
+under the lock; when it goes, a commit behind which the timeline was archived goes into the archive
+first. It is refused where files may be gone already, or are named by a clean that is on its way:
+below the moment that the last clean retains, completed or pending; in files of a pending clean; and
+at any commit but the newest after a clean by file versions, which retains no moment.
 """
 
 from __future__ import annotations
@@ -11,40 +12,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakewright.errors import ConflictError, InstantNotFoundError, NotFoundError
-from lakewright.format.file_slices import FileSlice, FileSystemView
-from lakewright.format.instant import Instant, State
-from lakewright.format.partitions import list_table
+from lakewright.errors import ConflictError, InstantNotFoundError
+from lakewright.format.instant import Instant
 from lakewright.format.records import (
     CleanerPlan,
     CleanMetadata,
     SavepointMetadata,
     SavepointPartitionMetadata,
-    load_cleaner_plan,
-    load_record,
     load_savepoint,
 )
-from lakewright.format.records.instants import instant_path
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
-from lakewright.format.view_inputs import (
-    CompletionTimes,
-    load_pending_compactions,
-    load_replaced,
-)
 from lakewright.runtime.events import Event
+from lakewright.services.archive import archive_alone
+from lakewright.services.archive_limits import archived_after, replaced_limit
 from lakewright.services.clean_execution import CLEAN, files_of_plan
-from lakewright.services.clean_selection import by_partition, files_of
 from lakewright.services.full_scans import demand_full_scan
+from lakewright.services.needed_files import Names, clean_record, needed_files, planned_clean
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.restoring import refuse_restore
 from lakewright.txn.times import next_time
 
 __all__ = ["Savepoint", "create_savepoint", "delete_savepoint", "list_savepoints"]
 
 SAVEPOINT = "savepoint"
-Names = dict[str, list[str]]
-"""File names by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +73,7 @@ def create_savepoint(
     timeline = access.timeline(properties)
     commit = _commit(timeline, instant)
     _refuse_cleaned(access, properties, timeline, commit)
-    names = _names(access, properties, timeline, commit)
+    names = needed_files(access.storage, properties, timeline, as_of=commit)
     metadata = SavepointMetadata(
         savepointed_by=by,
         savepointed_at=access.clock.now_ms(),
@@ -95,6 +87,7 @@ def create_savepoint(
     )
     with access.locked(f"savepoint {commit}") as lease:
         timeline = access.timeline(properties)
+        refuse_restore(timeline, "kept")
         _commit(timeline, commit)
         known = timeline.get(commit, SAVEPOINT)
         if known is not None and known.completed:
@@ -110,7 +103,8 @@ def create_savepoint(
 def delete_savepoint(access: Access, instant: str) -> None:
     """Let a commit go; the next clean may delete its files.
 
-    Raises `InstantNotFoundError` if there is no savepoint of that commit.
+    Raises `InstantNotFoundError` if there is no savepoint of that commit, `ConflictError` if the
+    commit must go into the archive first and cannot.
     """
     properties = access.properties()
     with access.locked(f"deletion of the savepoint {instant}") as lease:
@@ -122,14 +116,41 @@ def delete_savepoint(access: Access, instant: str) -> None:
                 hint=f"Savepoints of this table: {_listed(timeline.savepoints())}.",
                 context={"instant": instant},
             )
+        refuse_restore(timeline, "let go")
         demand_full_scan(access.storage, next_time(timeline, properties, access.clock))
+        _archive_before_gap(access, lease, properties, timeline, instant)
         lease.check()
+        files = access.files(properties)
         copies = [i for i in timeline.duplicates if i.action == SAVEPOINT]
         for copy in (*copies, found):
             if copy.completed and copy.requested_time == instant:
-                access.storage.delete(instant_path(properties, copy.file_name))
-        access.storage.delete(access.files(properties).path(instant, SAVEPOINT, State.INFLIGHT))
+                files.drop(copy)
+        files.withdraw(instant, SAVEPOINT)
     access.on_event(Event("savepoint.deleted", 1, instant=instant))
+
+
+def _archive_before_gap(
+    access: Access, lease: Lease, properties: TableProperties, timeline: Timeline, instant: str
+) -> None:
+    """Archive the commit first if commits behind it are archived already.
+
+    Readers look past a savepointed commit for the start of the timeline. Once it is an ordinary one
+    the timeline starts with it, and what is archived behind it would count as never committed.
+    """
+    commit = timeline.commits().completed().get(instant)
+    if commit is None:
+        return
+    if not archived_after(access.storage, properties, instant):
+        return
+    if replaced_limit(access.storage, properties, [commit]) is not None:
+        raise ConflictError(
+            f"The commit {instant} must be archived before its savepoint goes, but files that it "
+            "replaced are still there.",
+            hint="Delete the older savepoint that keeps these files, clean the table, then delete "
+            "this savepoint.",
+            context={"instant": instant},
+        )
+    archive_alone(access, lease, properties, timeline, commit)
 
 
 def _publish(
@@ -165,36 +186,6 @@ def _savepoint(instant: str, metadata: SavepointMetadata) -> Savepoint:
     )
 
 
-# ---- which files -------------------------------------------------------------------------------
-
-
-def _names(access: Access, properties: TableProperties, timeline: Timeline, commit: str) -> Names:
-    """Every file that a reader of the commit needs; one partition is looked at after the other."""
-    storage = access.storage
-    pending = by_partition(load_pending_compactions(storage, properties, timeline))
-    replaced = load_replaced(storage, properties, timeline)
-    completion_times = CompletionTimes(storage, properties, timeline)
-    names: Names = {}
-    for partition, files in list_table(storage).items():
-        view = FileSystemView.build(
-            {partition: files},
-            timeline=timeline,
-            version=properties.version,
-            pending_compactions=pending.get(partition, {}),
-            replaced=replaced,
-            completion_time_of=completion_times,
-        )
-        found = {file.name for slice_ in _slices(view, commit) for file in files_of(slice_)}
-        if found:
-            names[partition] = sorted(found)
-    return names
-
-
-def _slices(view: FileSystemView, commit: str) -> Iterable[FileSlice]:
-    yield from view.latest_merged_slices(commit)
-    yield from view.latest_slices(commit)
-
-
 # ---- what is refused ---------------------------------------------------------------------------
 
 
@@ -227,7 +218,7 @@ def _refuse_cleaned(
     last = timeline.last_completed_commit()
     newest = last is not None and last.requested_time == commit
     for clean in _cleans(timeline):
-        record = _record(access, properties, clean)
+        record = clean_record(access, properties, clean)
         retained = _retained(record)
         if retained is None:
             continue
@@ -248,24 +239,6 @@ def _cleans(timeline: Timeline) -> Iterable[Instant]:
     return reversed(timeline.filter_actions(CLEAN).instants)
 
 
-def _record(
-    access: Access, properties: TableProperties, clean: Instant
-) -> CleanMetadata | CleanerPlan | None:
-    if clean.completed:
-        record = load_record(access.storage, properties, clean)
-        if isinstance(record, CleanMetadata):
-            return record
-    return _plan(access, properties, clean)
-
-
-def _plan(access: Access, properties: TableProperties, clean: Instant) -> CleanerPlan | None:
-    """None if its process died before it wrote the plan."""
-    try:
-        return load_cleaner_plan(access.storage, properties, clean)
-    except NotFoundError:
-        return None
-
-
 def _retained(record: CleanMetadata | CleanerPlan | None) -> str | None:
     """The moment that a clean retains; empty if it retains none, None if nothing was cleaned."""
     if record is None:
@@ -281,7 +254,7 @@ def _refuse_named(
 ) -> None:
     """Refuse files that a pending clean is going to delete."""
     for clean in timeline.filter_actions(CLEAN).pending():
-        plan = _plan(access, properties, clean)
+        plan = planned_clean(access, properties, clean)
         for partition, doomed in (files_of_plan(plan) if plan else {}).items():
             if not set(doomed).isdisjoint(names.get(partition, ())):
                 raise ConflictError(

@@ -1,7 +1,7 @@
-"""Options of services from pairs under Hudi's names; the defaults are Hudi's.
+"""Options of services from those of a write; the defaults are Hudi's.
 
-`table_service_rollback_delay` is accepted as RFC-79 writes it and with the prefix that every other
-key has.
+Every service has one way from Hudi's names to its own options, whoever starts it: a write, a
+program or the command line.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import OptionError
+from lakewright.services.archive_options import ArchiveOptions
+from lakewright.services.clean_options import CleanOptions
 from lakewright.services.compaction_plan import (
     CompactionOptions,
     CompactionStrategy,
     CompactionTrigger,
 )
 
-__all__ = ["ROLLBACK_DELAY_KEYS", "compaction_options", "rollback_delay_ms"]
+__all__ = ["archive_options_of", "clean_options_of", "compaction_options", "compaction_options_of"]
 
-ROLLBACK_DELAY_KEYS: Final = (
-    "table_service_rollback_delay",
-    "hoodie.table.services.rollback.delay.mins",
-)
 Choice = TypeVar("Choice", bound=Enum)
 
 _NUMBERS: Final = {
@@ -34,6 +33,7 @@ _NUMBERS: Final = {
     "hoodie.compaction.logfile.num.threshold": "log_files",
     "hoodie.compaction.daybased.target.partitions": "partitions",
     "hoodie.parquet.max.file.size": "parquet_max_bytes",
+    "hoodie.memory.compaction.max.size": "merge_memory",
 }
 _TRIGGER: Final = "hoodie.compact.inline.trigger.strategy"
 _STRATEGY: Final = "hoodie.compaction.strategy"
@@ -52,16 +52,21 @@ def compaction_options(given: Mapping[str, str]) -> CompactionOptions:
     return replace(CompactionOptions(), **chosen)
 
 
-def rollback_delay_ms(given: Mapping[str, str], default_ms: int) -> int:
-    """How old a removable plan must be before cleaning removes it."""
-    told = {key: _number(key, given[key]) for key in ROLLBACK_DELAY_KEYS if key in given}
-    if len(set(told.values())) > 1:
-        raise OptionError(
-            f"{' and '.join(told)} contradict each other.",
-            hint="Give one of them.",
-            context=dict(told),
-        )
-    return next(iter(told.values())) * 60_000 if told else default_ms
+def compaction_options_of(write: WriteOptions) -> CompactionOptions:
+    """What a write's options say about compaction."""
+    settings = {**write.service_settings, "hoodie.parquet.max.file.size": str(write.max_file_size)}
+    return compaction_options(settings)
+
+
+def clean_options_of(write: WriteOptions) -> CleanOptions:
+    """What a write's options say about cleaning."""
+    chosen = CleanOptions.of(write.service_settings)
+    return replace(chosen, drop_metadata_table=write.metadata_table == "drop")
+
+
+def archive_options_of(write: WriteOptions) -> ArchiveOptions:
+    """What a write's options say about archiving."""
+    return ArchiveOptions.of(write.service_settings)
 
 
 def _number(key: str, text: str) -> int:

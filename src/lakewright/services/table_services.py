@@ -12,23 +12,39 @@ from dataclasses import dataclass, field, replace
 from lakewright.engine.write_options import WriteOptions
 from lakewright.format.records import CleanerPlan, CompactionPlan
 from lakewright.merge.registry import MergerRegistry
-from lakewright.services.archive import ArchiveOptions, ArchiveResult, run_archive
-from lakewright.services.clean import CleanOptions, CleanResult, run_clean
+from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
+from lakewright.services.archive import ArchiveResult, run_archive
+from lakewright.services.automatic import ServiceOutcome, ServiceRun
+from lakewright.services.background import BackgroundServices, Pace
+from lakewright.services.clean import CleanResult, run_clean
 from lakewright.services.compaction import Compacted, Compaction, Compactor
-from lakewright.services.compaction_plan import CompactionOptions
+from lakewright.services.restore import Restored, RestorePlanned, plan_restore, run_restore
+from lakewright.services.rollback import (
+    RollbackDraft,
+    RolledBack,
+    plan_rollback_of,
+    roll_back_instant,
+)
 from lakewright.services.savepoint import (
     Savepoint,
     create_savepoint,
     delete_savepoint,
     list_savepoints,
 )
-from lakewright.services.service_options import compaction_options
+from lakewright.services.service_options import (
+    archive_options_of,
+    clean_options_of,
+    compaction_options_of,
+)
+from lakewright.services.switches import ServiceSwitches
 from lakewright.txn.access import Access
 
 __all__ = [
     "ArchiveService",
     "CleanService",
     "CompactionService",
+    "RestoreService",
+    "RollbackService",
     "SavepointService",
     "TableServices",
 ]
@@ -63,8 +79,8 @@ class CompactionService:
         return self._service(options).run()
 
     def _service(self, options: Mapping[str, str] | None) -> Compaction:
-        own: CompactionOptions = compaction_options(options or {})
         access, write = self.opened(options)
+        own = compaction_options_of(write)
         return Compaction(access, own, write, self.registry, self.threads, self.compactor)
 
 
@@ -84,10 +100,7 @@ class CleanService:
 
     def _run(self, options: Mapping[str, str] | None, *, dry_run: bool) -> CleanResult:
         access, write = self.opened(options)
-        chosen = replace(
-            CleanOptions.of(options or {}), drop_metadata_table=write.metadata_table == "drop"
-        )
-        return run_clean(access, chosen, dry_run=dry_run)
+        return run_clean(access, clean_options_of(write), dry_run=dry_run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +137,59 @@ class ArchiveService:
         return self._run(options, dry_run=False)
 
     def _run(self, options: Mapping[str, str] | None, *, dry_run: bool) -> ArchiveResult:
-        access, _ = self.opened(options)
-        return run_archive(access, ArchiveOptions.of(options or {}), dry_run=dry_run)
+        access, write = self.opened(options)
+        return run_archive(access, archive_options_of(write), dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackService:
+    """`table.services.rollback`."""
+
+    opened: Opener
+
+    def plan(
+        self,
+        instant: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        unschedule: bool = False,
+    ) -> RollbackDraft:
+        """What `run` would undo now; raises what it would raise."""
+        return plan_rollback_of(self.opened(options)[0], instant, unschedule=unschedule)
+
+    def run(
+        self,
+        instant: str,
+        options: Mapping[str, str] | None = None,
+        *,
+        unschedule: bool = False,
+    ) -> RolledBack:
+        """Roll back one instant: a dead write, an attempt at a plan, or the newest commit.
+
+        With `unschedule` the plan goes too.
+        """
+        access, write = self.opened(options)
+        drop = write.metadata_table == "drop"
+        return roll_back_instant(access, instant, unschedule=unschedule, drop_metadata_table=drop)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreService:
+    """`table.services.restore`."""
+
+    opened: Opener
+
+    def plan(
+        self, to: str | None = None, options: Mapping[str, str] | None = None
+    ) -> RestorePlanned:
+        """What `run` would take back now; raises what it would raise."""
+        return plan_restore(self.opened(options)[0], to)
+
+    def run(self, to: str | None = None, options: Mapping[str, str] | None = None) -> Restored:
+        """Take back everything after a commit, by default after the newest savepoint; or go on
+        with a restore that is pending."""
+        access, write = self.opened(options)
+        return run_restore(access, to, drop_metadata_table=write.metadata_table == "drop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +220,52 @@ class TableServices:
     def archive(self) -> ArchiveService:
         """Moving old instants off the active timeline."""
         return ArchiveService(self.opened)
+
+    @property
+    def rollback(self) -> RollbackService:
+        """Undoing one write, or one attempt at a plan."""
+        return RollbackService(self.opened)
+
+    @property
+    def restore(self) -> RestoreService:
+        """Going back to a savepoint or commit."""
+        return RestoreService(self.opened)
+
+    def run(
+        self, options: Mapping[str, str] | None = None, *, cancel: CancelToken = NEVER_CANCELLED
+    ) -> list[ServiceOutcome]:
+        """Clean, archive and compact what is due, once; what fails is told by its outcome.
+
+        `hoodie.clean.automatic=false` and `hoodie.archive.automatic=false` leave these out.
+        """
+        access, write = self.opened(options)
+        run = ServiceRun(
+            replace(access, cancel=cancel),
+            write,
+            ServiceSwitches.all(write),
+            self.registry,
+            self.threads,
+            self.compactor,
+        )
+        return run.run()
+
+    def start(
+        self, options: Mapping[str, str] | None = None, *, every_s: float = 60.0
+    ) -> BackgroundServices:
+        """Do `run` now and every `every_s` seconds, in the background, until it is stopped.
+
+        >>> with table.services.start(every_s=30) as services:              # doctest: +SKIP
+        ...     for rows in source:
+        ...         table.upsert(rows)
+        >>> services.failures                                               # doctest: +SKIP
+        """
+        access, write = self.opened(options)
+        ServiceSwitches.all(write)  # a wrong option is told now, not by the first round
+        return BackgroundServices.start(
+            lambda token: self.run(options, cancel=token),
+            Pace(every_s),
+            clock=access.clock,
+            spawner=access.spawner,
+            name=f"services-{access.storage.uri}",
+            on_event=access.on_event,
+        )

@@ -229,7 +229,10 @@ class KeyedWrites:
         options = self.writes.table.write_options(how)
         access = self.writes.access(options, how)
         retries = how.get("retries", options.conflict_retries)
-        return with_retries(access, lambda: verb(access, options), retries=retries)
+        services = self.writes.services(self.spark, access, options)
+        return services.around(
+            lambda: with_retries(access, lambda: verb(access, options), retries=retries)
+        )
 
 
 def _upserted(writer: SparkKeyedWriter, given: KeyedInput) -> WriteResult:

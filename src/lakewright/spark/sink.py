@@ -68,7 +68,9 @@ class StreamSink:
 
         extra = sink_checkpoint(self.identifier, batch)
         try:
-            self.writes.write(operation, verb, rows, self.how, extra=extra, guard=guard)
+            self.writes.write(
+                operation, verb, rows, self.how, extra=extra, guard=guard, stream=True
+            )
         except ConflictError:
             if not known:
                 raise

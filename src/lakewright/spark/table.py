@@ -45,6 +45,7 @@ from lakewright.expr import Expr
 from lakewright.format.own_files import storage_of_table
 from lakewright.merge.protocol import RecordMerger
 from lakewright.runtime.events import EventHook, ignore_events
+from lakewright.services.health import Health
 from lakewright.services.table_services import TableServices
 from lakewright.spark.compaction_tasks import SparkCompactor
 from lakewright.spark.filters import column_of, spark_filter
@@ -342,6 +343,10 @@ class SparkTable:
         local = self.table.services
         compactor = SparkCompactor(self.spark, self._ref)
         return TableServices(local.opened, local.registry, local.threads, compactor)
+
+    def health(self, options: Mapping[str, str] | None = None) -> Health:
+        """What is pending, overdue, expired or blocked; see `lakewright.Table.health`."""
+        return self.table.health(options)
 
     def delete(
         self,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - how Spark's users write it
 
 from lakewright.engine.arrow_write import ArrowWriter, write_with_retries
@@ -33,6 +33,8 @@ from lakewright.format.row_keys import PARTITION_PATH
 from lakewright.format.timeline import Timeline
 from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.events import Event, EventHook
+from lakewright.services.after_commit import WriteServices
+from lakewright.spark.compaction_tasks import SparkCompactor
 from lakewright.spark.filters import column_of
 from lakewright.spark.parquet_source import TASKS_PER_CORE, ParquetSource, parquet_source
 from lakewright.spark.write_frame import as_sent, incoming_frame, sent_schema
@@ -213,8 +215,12 @@ class FrameWrites:
         *,
         extra: Mapping[str, str] | None = None,
         guard: Callable[[Timeline], None] | None = None,
+        stream: bool = False,
     ) -> WriteResult:
-        """Do one write; `extra` and `guard` are those of its `WriteJob`."""
+        """Do one write; `extra` and `guard` are those of its `WriteJob`.
+
+        `stream`: it is a batch of one.
+        """
         with _opened(rows) as frame:
             refuse_speculation(frame.rows.sparkSession)
             options = self.table.write_options(how)
@@ -224,15 +230,30 @@ class FrameWrites:
                 job = replace(writer.job, extra=dict(extra or {}), guard=guard)
                 return verb(SparkWriter(job, frame=frame, ref=self.ref), source)
 
-            return write_with_retries(
-                access,
-                options,
-                operation,
-                RowSource(frame.schema.empty_table()),  # its columns; rows come through Spark
-                run,
-                retries=how.get("retries", options.conflict_retries),
-                validators=how.get("validators", ()),
+            services = self.services(frame.rows.sparkSession, access, options, stream=stream)
+            return services.around(
+                lambda: write_with_retries(
+                    access,
+                    options,
+                    operation,
+                    RowSource(frame.schema.empty_table()),  # its columns; rows come through Spark
+                    run,
+                    retries=how.get("retries", options.conflict_retries),
+                    validators=how.get("validators", ()),
+                )
             )
+
+    def services(
+        self,
+        spark: SparkSession,
+        access: Access,
+        options: WriteOptions,
+        *,
+        stream: bool = False,
+    ) -> WriteServices:
+        """The services that run with a write; slices are compacted by tasks of the session."""
+        compactor = SparkCompactor(spark, self.ref)
+        return self.table.write_services(access, options, compactor, stream=stream)
 
     def access(self, options: WriteOptions, how: WriteArguments) -> Access:
         """The means to write the table."""

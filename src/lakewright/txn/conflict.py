@@ -35,6 +35,7 @@ __all__ = [
     "groups_of_compaction",
     "groups_of_replacement",
     "raise_conflict",
+    "undone_since",
 ]
 
 
@@ -66,6 +67,24 @@ def completed_since(basis: Timeline, now: Timeline) -> list[Instant]:
     return [
         i for i in now.commits().completed() if (i.requested_time, i.completed_action) not in known
     ]
+
+
+def undone_since(basis: Timeline, now: Timeline, targets: Iterable[str]) -> str | None:
+    """A write or compaction plan that was taken back after the basis was listed, or the restore
+    that did so.
+
+    `targets` are those of the rollbacks that have come since. What left the timeline at its start
+    was archived.
+    """
+    known = {i.requested_time for i in basis.commits().completed()}
+    plans = {i.requested_time for i in basis.pending_compactions()}
+    gone = known - {i.requested_time for i in now.commits().completed()}
+    gone |= plans - {i.requested_time for i in now.writes()}
+    undone = known.intersection(targets) | {t for t in gone if not now.is_archived(t)}
+    for restore in now.filter_actions("restore"):
+        if basis.get(restore.requested_time, "restore") is None:
+            undone.add(restore.requested_time)
+    return min(undone, default=None)
 
 
 def find_conflict(

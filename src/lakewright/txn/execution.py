@@ -18,7 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from lakewright.errors import LakewrightError, PlanBusyError, PlanStateError
+from lakewright.errors import (
+    CorruptFileError,
+    FencedError,
+    LakewrightError,
+    NotFoundError,
+    PlanBusyError,
+    PlanStateError,
+)
 from lakewright.format.instant import Instant, State
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
@@ -89,10 +96,23 @@ class Execution:
         with access.locked(f"start of {self.kind.service} {self.instant}") as lease:
             timeline = access.timeline(properties)
             _refuse_over(timeline, self.instant, self.kind)
-            self._claim.heartbeat.check()
             lease.check()
             open_fence(access.storage, self.instant, access.processes.own, self.fence.attempt)
-            access.files(properties).start(self.instant, self._transaction.action)
+            self._claim.heartbeat.check()
+            lease.check()
+            files = access.files(properties)
+            files.start(self.instant, self._transaction.action)
+            plan = files.path(self.instant, self._transaction.action, State.REQUESTED)
+            if not access.storage.exists(plan):
+                # The lock was lost on the way, and somebody took the plan away.
+                access.storage.delete(self.fence.pending_path)
+                raise FencedError(
+                    f"The {self.kind.service} {self.instant} was taken away while it was begun.",
+                    hint="Another process took this one for dead; nothing was done. Schedule a new "
+                    "one.",
+                    context={"instant": self.instant},
+                    retryable=True,
+                )
 
     def commit(self, prepared: Prepared, metadata: MetadataBatch = NO_METADATA) -> Committed:
         """Publish what the attempt did; `FencedError` if the plan is not this attempt's any more.
@@ -137,6 +157,9 @@ def executing(access: Access, instant: str, kind: PlanKind) -> Iterator[Executio
         execution = Execution(access, claim)
         execution.start()
         yield execution
+    except (NotFoundError, CorruptFileError):
+        claim.heartbeat.check()  # another attempt may be done, and what this one reads be cleaned
+        raise
     finally:
         with suppress(LakewrightError):
             claim.heartbeat.leave()

@@ -19,7 +19,14 @@ from lakewright.runtime.clock import Clock
 from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
 
-__all__ = ["HEARTBEAT_FOLDER", "Heartbeat", "HeartbeatOptions", "heartbeat_alive", "stop_heartbeat"]
+__all__ = [
+    "HEARTBEAT_FOLDER",
+    "Heartbeat",
+    "HeartbeatOptions",
+    "heartbeat_alive",
+    "last_beat_ms",
+    "stop_heartbeat",
+]
 
 HEARTBEAT_FOLDER: Final = f"{META_FOLDER}/.heartbeat"
 _MISSES_OF_OTHERS: Final = 10
@@ -101,9 +108,13 @@ class Heartbeat:
         self._stopped.set()
         stop_heartbeat(self._storage, self._instant)
 
+    def is_ours(self) -> bool:
+        """Whether others take this process for alive, and leave the instant to it."""
+        return not self._expired() and not self._stopped.is_set()
+
     def leave(self) -> bool:
         """Stop beating; whether the instant was still ours, so that the file could be removed."""
-        mine = not self._expired() and not self._stopped.is_set()
+        mine = self.is_ours()
         self._stopped.set()
         if mine:
             stop_heartbeat(self._storage, self._instant)
@@ -131,8 +142,9 @@ class Heartbeat:
                 self._beat()
             except LakewrightError:
                 continue  # a missed beat; the tolerance decides how many may be
-            if self._stopped.is_set():
-                # It was stopped while the beat was on its way: leave nothing behind.
+            if self._stopped.is_set() and not self._expired():
+                # It was stopped while the beat was on its way: leave nothing behind, unless it was
+                # on its way for so long that another process beats here now.
                 stop_heartbeat(self._storage, self._instant)
 
 
@@ -140,11 +152,18 @@ def heartbeat_alive(
     storage: Storage, instant: str, options: HeartbeatOptions, clock: Clock
 ) -> bool:
     """Whether the process behind an instant gave a sign of life lately."""
-    try:
-        beaten_ms = storage.stat(_path(instant)).modified_ms
-    except NotFoundError:
+    beaten_ms = last_beat_ms(storage, instant)
+    if beaten_ms is None:
         return False
     return clock.now_ms() - beaten_ms <= options.tolerance_of_others_ms
+
+
+def last_beat_ms(storage: Storage, instant: str) -> int | None:
+    """When the process behind an instant gave its last sign of life; None if there is none."""
+    try:
+        return storage.stat(_path(instant)).modified_ms
+    except NotFoundError:
+        return None
 
 
 def stop_heartbeat(storage: Storage, instant: str) -> None:

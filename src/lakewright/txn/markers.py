@@ -8,6 +8,7 @@ folder that cannot be listed is an error, never "no markers", because files woul
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -20,6 +21,7 @@ __all__ = [
     "Marker",
     "MarkerType",
     "create_marker",
+    "create_missing",
     "delete_markers",
     "marker_folder",
     "read_markers",
@@ -84,6 +86,14 @@ def create_marker(storage: Storage, instant: str, marker: Marker) -> None:
         storage.create_if_absent(f"{marker_folder(instant)}/{marker.text}", b"")
     except AlreadyExistsError:
         return
+
+
+def create_missing(storage: Storage, instant: str, markers: Iterable[Marker]) -> None:
+    """Leave those of many markers that are not there yet."""
+    known = set(read_markers(storage, instant) or ())
+    for marker in markers:
+        if marker not in known:
+            create_marker(storage, instant, marker)
 
 
 def read_markers(storage: Storage, instant: str) -> list[Marker] | None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lakewright.errors import NotFoundError
+from lakewright.format import property_keys as keys
 from lakewright.format.instant import Instant
 from lakewright.format.records import load_compaction_plan, load_requested_replace
 from lakewright.format.table_properties import TableProperties
@@ -50,11 +52,9 @@ class PlanKind:
 
 COMPACTION: Final = PlanKind("compaction", "commit", "COMPACT", None)
 LOG_COMPACTION: Final = PlanKind(
-    "log compaction", "deltacommit", "LOG_COMPACT", "hoodie.log.compaction.plan.removable", True
+    "log compaction", "deltacommit", "LOG_COMPACT", keys.LOG_COMPACTION_REMOVABLE, True
 )
-CLUSTERING: Final = PlanKind(
-    "clustering", "replacecommit", "CLUSTER", "hoodie.clustering.plan.removable"
-)
+CLUSTERING: Final = PlanKind("clustering", "replacecommit", "CLUSTER", keys.CLUSTERING_REMOVABLE)
 
 
 def plan_kind(storage: Storage, properties: TableProperties, instant: Instant) -> PlanKind | None:
@@ -69,14 +69,23 @@ def plan_kind(storage: Storage, properties: TableProperties, instant: Instant) -
 def is_removable(
     storage: Storage, properties: TableProperties, instant: Instant, kind: PlanKind
 ) -> bool:
-    """Whether a pending plan may be taken away."""
+    """Whether a pending plan may be taken away; one that is gone already may."""
     if kind.property is None:
         return False
-    extra: Mapping[str, str] | None
-    if kind is CLUSTERING:
-        plan = load_requested_replace(storage, properties, instant).clustering_plan
-        extra = plan.extra_metadata if plan is not None else None
-    else:
-        extra = load_compaction_plan(storage, properties, instant).extra_metadata
+    try:
+        extra = _extra(storage, properties, instant, kind)
+    except NotFoundError:
+        # A process that stood still became inflight when its plan was taken away.
+        return True
     told = (extra or {}).get(REMOVABLE_KEY) or properties.values.get(kind.property)
     return kind.removable if told is None else told.lower() == "true"
+
+
+def _extra(
+    storage: Storage, properties: TableProperties, instant: Instant, kind: PlanKind
+) -> Mapping[str, str] | None:
+    """What a plan says besides its work."""
+    if kind is CLUSTERING:
+        plan = load_requested_replace(storage, properties, instant).clustering_plan
+        return plan.extra_metadata if plan is not None else None
+    return load_compaction_plan(storage, properties, instant).extra_metadata

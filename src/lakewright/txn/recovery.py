@@ -3,7 +3,8 @@
 In two steps, so that no lock is held while files are deleted: all rollbacks are scheduled in one
 lock section, which also decides who is dead, then each is executed outside it. Plans that are
 executed again are left alone, and so are rollbacks of them, which belong to their executor.
-Removable plans go when they are old enough and nobody works on them.
+Removable plans go when they are old enough and nobody works on them. While a restore is pending
+everything is left to it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lakewright.txn.heartbeat import HEARTBEAT_FOLDER, heartbeat_alive, stop_hea
 from lakewright.txn.liveness import is_alive
 from lakewright.txn.markers import MARKER_FOLDER, delete_markers
 from lakewright.txn.plan_kinds import is_removable, plan_kind
+from lakewright.txn.restoring import pending_restore
 from lakewright.txn.rollback import (
     PendingRollback,
     execute_rollback,
@@ -31,7 +33,14 @@ from lakewright.txn.rollback import (
     schedule_rollback,
 )
 
-__all__ = ["Recovered", "failed_writes", "roll_back", "roll_back_failed", "sweep_traces"]
+__all__ = [
+    "Recovered",
+    "failed_writes",
+    "left_over",
+    "roll_back",
+    "roll_back_failed",
+    "sweep_traces",
+]
 
 INGESTION = frozenset({"commit", "deltacommit", "replacecommit"})
 """Actions of writes, as opposed to plans that are executed again."""
@@ -95,13 +104,16 @@ def roll_back_failed(access: Access) -> Recovered:
     with access.locked("scheduling of rollbacks") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
+        if pending_restore(timeline) is not None:
+            return Recovered()
         known = pending_rollbacks(access, properties, timeline)
         scheduled = [r for r in known.values() if _is_ours(access, properties, timeline, r)]
-        for target in failed_writes(access, properties, timeline):
-            if target.requested_time not in known:
-                scheduled.append(schedule_rollback(access, lease, properties, timeline, target))
-                timeline = access.timeline(properties)
-        if len(scheduled) > len(known):
+        failed = failed_writes(access, properties, timeline)
+        new = [target for target in failed if target.requested_time not in known]
+        for target in new:
+            scheduled.append(schedule_rollback(access, lease, properties, timeline, target))
+            timeline = access.timeline(properties)
+        if new:
             access.clock.sleep(access.skew_s())
     return _execute(access, scheduled)
 
@@ -148,10 +160,10 @@ def sweep_traces(access: Access) -> int:
     """
     storage, properties = access.storage, access.properties()
     storage.sweep(UNFINISHED_FOLDER)
-    if not _left_over(access, properties):
+    if not left_over(access, properties):
         return 0
     with access.locked("sweeping of traces") as lease:
-        over = _left_over(access, properties)
+        over = left_over(access, properties)
         for instant in over:
             lease.check()
             stop_heartbeat(storage, instant)
@@ -161,7 +173,7 @@ def sweep_traces(access: Access) -> int:
     return len(over)
 
 
-def _left_over(access: Access, properties: TableProperties) -> list[str]:
+def left_over(access: Access, properties: TableProperties) -> list[str]:
     """Times of writes that are over and have left traces; the folders are listed first."""
     left = {
         name

@@ -10,11 +10,17 @@ What can go wrong: a file that cannot be deleted fails the rollback, which stays
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from lakewright.errors import AlreadyExistsError, ConflictError, FormatError, NotFoundError
+from lakewright.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    FencedError,
+    FormatError,
+    NotFoundError,
+)
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.instant import Instant, State
 from lakewright.format.log_block import rollback_block
@@ -54,7 +60,14 @@ from lakewright.txn.rollback_plan import (
 )
 from lakewright.txn.times import next_time
 
-__all__ = ["PendingRollback", "execute_rollback", "pending_rollbacks", "schedule_rollback"]
+__all__ = [
+    "ROLLBACK",
+    "PendingRollback",
+    "execute_rollback",
+    "pending_rollbacks",
+    "rollbacks_by_target",
+    "schedule_rollback",
+]
 
 ROLLBACK = "rollback"
 _COMMAND_TOKEN = "1-0-1"  # noqa: S105 - a write token, as Hudi's rollbacks have
@@ -80,12 +93,19 @@ class PendingRollback:
 def pending_rollbacks(
     access: Access, properties: TableProperties, timeline: Timeline
 ) -> dict[str, PendingRollback]:
-    """Pending rollbacks by the time of their targets; those whose plan cannot be read are left out.
+    """Pending rollbacks by the time of their targets."""
+    return rollbacks_by_target(access, properties, timeline.filter_actions(ROLLBACK).pending())
+
+
+def rollbacks_by_target(
+    access: Access, properties: TableProperties, rollbacks: Iterable[Instant]
+) -> dict[str, PendingRollback]:
+    """Rollbacks by the time of their targets; those whose plan cannot be read are left out.
 
     Such a plan is being written, or was cut by a crash; what it was for is planned again.
     """
     found: dict[str, PendingRollback] = {}
-    for instant in timeline.filter_actions(ROLLBACK).pending():
+    for instant in rollbacks:
         try:
             plan = load_rollback_plan(access.storage, properties, instant)
         except (FormatError, NotFoundError):
@@ -103,13 +123,19 @@ def schedule_rollback(
     properties: TableProperties,
     timeline: Timeline,
     target: Instant,
+    *,
+    markers: Sequence[Marker] | None = None,
+    whole_slices: bool = False,
 ) -> PendingRollback:
     """Plan the rollback of a pending write; the caller holds `lease` and has listed `timeline`.
 
-    The caller has also made sure that nobody works on the target any more.
+    The caller has also made sure that nobody works on the target any more. `markers` and
+    `whole_slices` are those of `plan_rollback`.
     """
     close_fence(access.storage, target.requested_time)
-    plan = plan_rollback(access.storage, properties, target)
+    plan = plan_rollback(
+        access.storage, properties, target, markers=markers, whole_slices=whole_slices
+    )
     instant = next_time(timeline, properties, access.clock)
     lease.check()
     access.files(properties).request(instant, ROLLBACK, plan.write(properties.version))
@@ -125,7 +151,8 @@ def execute_rollback(
     """Undo what the plan says and finish; None if somebody else does it or has done it.
 
     With `keeps_plan` the target is a plan of the caller, who executes it again: it stays requested,
-    and so does the caller's sign of life.
+    and so does the caller's sign of life. Its markers stay too: by them the commit of the next
+    attempt finds what a task of this one publishes late.
     """
     heartbeat = _claim(access, rollback)
     if heartbeat is None:
@@ -135,9 +162,10 @@ def execute_rollback(
         properties = access.properties()
         done = _Undone()
         for request in rollback.plan.rollback_requests or ():
-            _undo(access, properties, rollback, request, done)
+            heartbeat.check()
+            _undo(access, properties, rollback, request, heartbeat, done)
         _collect_command_logs(access.storage, rollback.instant, done)
-        _sweep_late_files(access, rollback, done)
+        _sweep_late_files(access, rollback, heartbeat, done)
         took_ms = int((access.clock.monotonic_s() - started_s) * 1000)
         metadata = done.metadata(rollback, took_ms)
         if not _finish(access, rollback, metadata, heartbeat, keeps_plan=keeps_plan):
@@ -146,9 +174,9 @@ def execute_rollback(
         if heartbeat.leave():  # otherwise both may be those of whoever took over
             remove_fence(access.storage, rollback.instant)
     target = rollback.target.commit_time
-    for instant in (target, rollback.instant):
-        delete_markers(access.storage, instant)
+    delete_markers(access.storage, rollback.instant)
     if not keeps_plan:
+        delete_markers(access.storage, target)
         stop_heartbeat(access.storage, target)
         remove_fence(access.storage, target)
     deleted = metadata.total_files_deleted
@@ -253,6 +281,7 @@ def _undo(
     properties: TableProperties,
     rollback: PendingRollback,
     request: RollbackRequest,
+    heartbeat: Heartbeat,
     done: _Undone,
 ) -> None:
     partition = request.partition_path
@@ -262,7 +291,7 @@ def _undo(
         _delete(access.storage, partition, name, done)
     blocks = request.log_blocks_to_be_deleted or {}
     if blocks and properties.version.rollback_by_log_block:
-        _write_command_block(access, rollback, request)
+        _write_command_block(access, rollback, request, heartbeat)
         done.failed_logs.setdefault(partition, {}).update(blocks)
 
 
@@ -273,9 +302,12 @@ def _delete(storage: Storage, partition: str, name: str, done: _Undone) -> None:
 
 
 def _write_command_block(
-    access: Access, rollback: PendingRollback, request: RollbackRequest
+    access: Access, rollback: PendingRollback, request: RollbackRequest, heartbeat: Heartbeat
 ) -> None:
-    """Cancel the target's blocks in one file group, by a log file of its own."""
+    """Cancel the target's blocks in one file group, by a log file of its own.
+
+    One that comes too late is taken back: whoever finished the rollback does not know of it.
+    """
     partition, file_id = request.partition_path, request.file_id or ""
     base_instant = request.latest_base_instant or ""
     block = rollback_block(instant=rollback.instant, target=rollback.target.commit_time)
@@ -286,7 +318,13 @@ def _write_command_block(
         try:
             access.storage.create_if_absent(path, block)
         except AlreadyExistsError:
+            heartbeat.check()
             continue
+        try:
+            heartbeat.check()
+        except FencedError:
+            access.storage.delete(path)
+            raise
         return
 
 
@@ -312,20 +350,29 @@ def _free_versions(
         yield version
 
 
-def _sweep_late_files(access: Access, rollback: PendingRollback, done: _Undone) -> None:
+def _sweep_late_files(
+    access: Access, rollback: PendingRollback, heartbeat: Heartbeat, done: _Undone
+) -> None:
     """Delete what task attempts published after the plan was made, and what they left unfinished.
 
-    Their fence is closed by now, so nothing more can come.
+    Their fence is closed by now, so nothing more can come. Nothing that is found may be of an
+    attempt that began since: whoever looks must have been alive all the time, or another process
+    may have finished the rollback and executed the target again.
     """
     storage, target = access.storage, rollback.target.commit_time
     markers = read_markers(storage, target)
+    logs = rollback.target.action != COMPACTION
+    found = {
+        partition: files_of_instant(list_files(storage, partition), target, logs=logs)
+        for partition in touched_partitions(rollback.plan, markers)
+    }
+    heartbeat.check()
     for marker in markers or ():
         if marker.type is not MarkerType.APPEND and storage.delete(marker.data_path):
             done.deleted.setdefault(marker.partition, []).append(
                 full_path(storage, marker.data_path)
             )
-    for partition in touched_partitions(rollback.plan, markers):
-        logs = rollback.target.action != COMPACTION
-        for name in files_of_instant(list_files(storage, partition), target, logs=logs):
+    for partition, names in found.items():
+        for name in names:
             _delete(storage, partition, name, done)
     storage.sweep(UNFINISHED_FOLDER)

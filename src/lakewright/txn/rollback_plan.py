@@ -3,7 +3,8 @@
 By markers where the write left a marker folder; by listing every partition where it did not, so
 that lost markers never leave files behind. A write that is only requested has no files. Version 6
 undoes blocks in log files of older slices by command blocks; everything else is deleted. Logs that
-carry the time of a compaction are never touched: version 6 names logs of later writes so.
+carry the time of a compaction are not touched, because version 6 names logs of later writes so;
+only a restore, which takes these writes back as well, asks for whole slices.
 
 Plans are read by Hudi too, which may have to finish a rollback of ours, so paths are full ones.
 """
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from lakewright.errors import CorruptFileError, NotFoundError
 from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_file
 from lakewright.format.instant import Instant, State
-from lakewright.format.partitions import ListedFile, list_files, list_partitions
+from lakewright.format.partitions import ListedFile, list_files, list_partitions, list_table
 from lakewright.format.records import (
     CommitMetadata,
     InstantInfo,
@@ -33,11 +34,28 @@ __all__ = ["COMPACTION", "files_of_instant", "full_path", "plan_rollback", "touc
 COMPACTION = "compaction"
 
 
-def plan_rollback(storage: Storage, properties: TableProperties, target: Instant) -> RollbackPlan:
-    """The plan that undoes a pending write."""
+def plan_rollback(
+    storage: Storage,
+    properties: TableProperties,
+    target: Instant,
+    *,
+    markers: Sequence[Marker] | None = None,
+    whole_slices: bool = False,
+) -> RollbackPlan:
+    """The plan that undoes a pending write.
+
+    `markers` are known to name all its files; with `whole_slices` a compaction takes the logs
+    behind it along.
+    """
+    if whole_slices and target.action == COMPACTION:
+        requests = _by_listing_slices(storage, target.requested_time)
+    elif markers is not None:
+        requests = _by_markers(storage, properties.version, target.requested_time, markers)
+    else:
+        requests = _requests(storage, properties, target)
     return RollbackPlan(
         instant_to_rollback=InstantInfo(commit_time=target.requested_time, action=target.action),
-        rollback_requests=[*_requests(storage, properties, target)],
+        rollback_requests=[*requests],
     )
 
 
@@ -115,15 +133,28 @@ def _by_listing(
     profile: CommitMetadata,
 ) -> Iterator[RollbackRequest]:
     instant = target.requested_time
-    for name in files_of_instant(files, instant, logs=target.action != COMPACTION):
+    names = files_of_instant(files, instant, logs=target.action != COMPACTION)
+    yield from _deletions(storage, instant, partition, names)
+    if version.rollback_by_log_block and target.action == "deltacommit":
+        yield from _appended(storage, instant, partition, files, profile)
+
+
+def _by_listing_slices(storage: Storage, instant: str) -> Iterator[RollbackRequest]:
+    """Every file that carries an instant, logs included."""
+    for partition, files in list_table(storage).items():
+        yield from _deletions(storage, instant, partition, files_of_instant(files, instant))
+
+
+def _deletions(
+    storage: Storage, instant: str, partition: str, names: Sequence[str]
+) -> Iterator[RollbackRequest]:
+    for name in names:
         yield RollbackRequest(
             partition_path=partition,
             file_id=_file_id(name),
             latest_base_instant=instant,
             files_to_be_deleted=[full_path(storage, _joined(partition, name))],
         )
-    if version.rollback_by_log_block and target.action == "deltacommit":
-        yield from _appended(storage, instant, partition, files, profile)
 
 
 def _appended(

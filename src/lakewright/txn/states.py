@@ -2,7 +2,8 @@
 
 Every creation is exclusive; a name that is taken means that somebody else did the same, and is a
 `ConflictError`, never success. A creation whose answer was lost is resolved by a token of its own.
-Nothing here decides anything: callers hold the lock and have looked at the timeline.
+Removing what is gone already is no error. Nothing here decides anything: callers hold the lock and
+have looked at the timeline.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakewright.errors import AlreadyExistsError, ConflictError
-from lakewright.format.instant import State, format_instant_name
+from lakewright.format.instant import Instant, State, format_instant_name
 from lakewright.format.records.instants import instant_path
 from lakewright.format.table_properties import TableProperties
 from lakewright.runtime.random import Random
@@ -68,6 +69,22 @@ class InstantFiles:
     def withdraw(self, instant: str, action: str) -> None:
         """Let an inflight plan be only requested again."""
         self.storage.delete(self.path(instant, action, State.INFLIGHT))
+
+    def drop(self, file: Instant) -> bool:
+        """Remove one state file, as a listing showed it; whether it was there."""
+        return self.storage.delete(instant_path(self.properties, file.file_name))
+
+    def unpublish(self, completed: Instant, action: str, inflight: bytes) -> None:
+        """Let a completed instant be inflight again, at the one moment its completed file goes.
+
+        `action` is the one that it has while it is pending; `inflight` is what its inflight file
+        says, if it has none any more.
+        """
+        for state, content in ((State.REQUESTED, b""), (State.INFLIGHT, inflight)):
+            path = self.path(completed.requested_time, action, state)
+            if not self.storage.exists(path):
+                self._create(path, content, completed.requested_time)
+        self.drop(completed)
 
     def _create(self, path: str, content: bytes, instant: str) -> None:
         try:

@@ -23,7 +23,6 @@ from lakewright.errors import (
     LakewrightError,
     OutcomeUnknownError,
     StorageError,
-    TableError,
     WriteConflictError,
 )
 from lakewright.format.file_slices import FileGroupId
@@ -52,6 +51,7 @@ from lakewright.txn.conflict import (
     groups_of_compaction,
     groups_of_replacement,
     raise_conflict,
+    undone_since,
 )
 from lakewright.txn.fence import Fence, close_fence, open_fence, remove_fence
 from lakewright.txn.heartbeat import Heartbeat
@@ -59,7 +59,8 @@ from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.mark import marked
 from lakewright.txn.markers import MarkerType, delete_markers, read_markers
 from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
-from lakewright.txn.rollback import pending_rollbacks
+from lakewright.txn.restoring import refuse_restore
+from lakewright.txn.rollback import ROLLBACK, pending_rollbacks, rollbacks_by_target
 from lakewright.txn.times import next_time
 
 __all__ = ["Committed", "Prepared", "Transaction", "begin"]
@@ -127,7 +128,7 @@ def begin(
     with access.locked(f"begin of a {action}") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
-        _refuse_restore(timeline)
+        refuse_restore(timeline, "written")
         instant, heartbeat = _request(access, properties, timeline, lease, action, requested)
         transaction = Transaction(access, properties, instant, action, heartbeat)
         if profile is not None:
@@ -181,17 +182,6 @@ def _request(
     )
 
 
-def _refuse_restore(timeline: Timeline) -> None:
-    restore = timeline.filter_actions("restore").pending().last()
-    if restore is not None:
-        raise TableError(
-            f"The table is being restored ({restore.requested_time}); nothing may be written.",
-            hint="Let the restore finish, or run it again if its process is dead.",
-            context={"instant": restore.requested_time},
-            retryable=True,
-        )
-
-
 class Transaction:
     """A write on the timeline that is not committed yet."""
 
@@ -212,6 +202,8 @@ class Transaction:
         self._properties = properties
         self._heartbeat = heartbeat
         self._over = False
+        self._invalid: tuple[str, ...] = ()
+        """Files of task attempts that are not in the commit."""
         self.instant = instant
         self.action = action
         self._completes_as = completes_as or action
@@ -241,7 +233,7 @@ class Transaction:
             requested.check(access.storage)
         except FencedError:
             # The lease was lost on the way, to somebody who took this process for dead.
-            access.storage.delete(self.fence.pending_path)
+            files.withdraw(self.instant, self.action)
             raise
 
     def commit(self, prepared: Prepared, metadata: MetadataBatch = NO_METADATA) -> Committed:
@@ -299,7 +291,7 @@ class Transaction:
         self._check_still_ours(properties, timeline)
         prepared.guard(timeline)
         content = self._resolved(prepared, properties, timeline)
-        removed = self._reconcile(content)
+        removed = self._reconcile(lease, content)
         completion_time = next_time(timeline, properties, access.clock, after=self.instant)
         access.clock.sleep(access.skew_s())
         self._heartbeat.check()
@@ -338,6 +330,7 @@ class Transaction:
     ) -> CommitMetadata:
         """The commit's content, after it has stood against everything that was committed since."""
         storage = self._access.storage
+        self._refuse_undone(prepared.basis, properties, timeline)
         since = [
             (i, load_commit_metadata(storage, properties, i))
             for i in completed_since(prepared.basis, timeline)
@@ -366,6 +359,24 @@ class Transaction:
                 raise_conflict(mine, *found)
         extra = carried_forward(storage, properties, timeline, content.extra_metadata)
         return replace(content, extra_metadata=marked(extra, alone=self._access.alone))
+
+    def _refuse_undone(
+        self, basis: Timeline, properties: TableProperties, timeline: Timeline
+    ) -> None:
+        """What the write is based on must not have been taken back."""
+        new = timeline.filter(
+            lambda i: i.action == ROLLBACK and basis.get(i.requested_time, ROLLBACK) is None
+        )
+        targets = rollbacks_by_target(self._access, properties, new)
+        undone = undone_since(basis, timeline, targets)
+        if undone is not None:
+            raise WriteConflictError(
+                f"What this write is based on was taken back meanwhile ({undone}).",
+                hint="Nothing was published. Run the write again: it will be based on the state "
+                "that is there now.",
+                context={"instant": self.instant, "undone": undone},
+                retryable=True,
+            )
 
     def _with_newest_columns(
         self, content: CommitMetadata, properties: TableProperties, timeline: Timeline
@@ -435,16 +446,22 @@ class Transaction:
                 found.append(Other(instant, "CLUSTER", groups_of_replacement(request)))
         return found
 
-    def _reconcile(self, content: CommitMetadata) -> list[str]:
-        """Close the fence and delete the files of task attempts that are not in the commit."""
+    def _reconcile(self, lease: Lease, content: CommitMetadata) -> list[str]:
+        """Close the fence and delete the files of task attempts that are not in the commit.
+
+        Whoever lost the lock on the way may have found files of a process that took over.
+        """
         storage = self._access.storage
         close_fence(storage, self.instant)
-        valid = _data_paths(content)
+        valid = content.data_paths
         invalid = [
             marker.data_path
             for marker in read_markers(storage, self.instant) or ()
             if marker.type is not MarkerType.APPEND and marker.data_path not in valid
         ]
+        self._heartbeat.check()
+        lease.check()
+        self._invalid = tuple(invalid)
         return [path for path in invalid if storage.delete(path)]
 
     def _complete(
@@ -464,15 +481,21 @@ class Transaction:
     # ---- after it ------------------------------------------------------------------------------
 
     def _clear_up(self, committed: Committed, warnings: list[str]) -> None:
-        """Remove the traces of a committed write; what fails is told and left to others."""
+        """Remove the traces of a committed write; what fails is told and left to others.
+
+        While this process gives signs of life nobody takes the commit back; so the heartbeat goes
+        last. A process that stood still leaves the traces alone: they may be those of another
+        attempt at the same plan.
+        """
         access = self._access
         try:
-            self._heartbeat.stop()
-            for path in self._suspects(committed):
-                access.storage.delete(path)
-            delete_markers(access.storage, self.instant)
-            access.storage.delete_tree(f"{OUTCOME_FOLDER}/{self.instant}")
-            remove_fence(access.storage, self.instant)
+            if self._heartbeat.is_ours():
+                for path in self._invalid:  # a late attempt may have published it since
+                    access.storage.delete(path)
+                delete_markers(access.storage, self.instant)
+                access.storage.delete_tree(f"{OUTCOME_FOLDER}/{self.instant}")
+                remove_fence(access.storage, self.instant)
+            self._heartbeat.leave()
             if access.failed_writes is FailedWrites.LAZY:
                 roll_back_failed(access)
             if access.failed_writes is not FailedWrites.NEVER:
@@ -483,26 +506,8 @@ class Transaction:
             Event("commit.done", committed.lock_held_ms, unit="ms", instant=self.instant)
         )
 
-    def _suspects(self, committed: Committed) -> list[str]:
-        """Files that a late attempt may have published after the markers were reconciled."""
-        valid = _data_paths(committed.metadata)
-        markers = read_markers(self._access.storage, self.instant) or ()
-        return [
-            m.data_path
-            for m in markers
-            if m.type is not MarkerType.APPEND and m.data_path not in valid
-        ]
-
 
 # ---- what a commit's content says --------------------------------------------------------------
-
-
-def _data_paths(content: CommitMetadata) -> set[str]:
-    """Every file that a commit names."""
-    found: set[str] = set()
-    for stat in content.write_stats:
-        found.update(path for path in (stat.path, *(stat.cdc_stats or ())) if path)
-    return found
 
 
 def _mutation(instant: str, content: CommitMetadata) -> Mutation:

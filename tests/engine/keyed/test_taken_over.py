@@ -48,13 +48,34 @@ def test_new_rows_leave_old_row_groups_as_they_are(
     found = file.read()
     assert set(found["_hoodie_file_name"].to_pylist()) == {path.rpartition("/")[2]}
     assert found["v"].to_pylist() == [*range(20), 100]
-    # One row group changes, the other one does not.
+    # One row group changes, the other one does not; nor do columns of the one that does.
     path, newest = file_of(table, table.upsert(rows(shape, [("k3", None, 2, -3)])).instant)
     assert pages(newest, 1, "v") == pages(new, 1, "v")
     assert pages(newest, 0, "v") != pages(new, 0, "v")
+    for column in ("id", "_hoodie_record_key", "_hoodie_partition_path"):
+        assert pages(newest, 0, column) == pages(new, 0, column)
     found = pq.read_table(BytesIO(newest))
     assert found["v"].to_pylist() == [0, 1, 2, -3, *range(4, 20), 100]
     assert set(found["_hoodie_file_name"].to_pylist()) == {path.rpartition("/")[2]}
+
+
+def test_columns_are_not_taken_over_where_rows_go_or_the_codec_is_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base_file, "KEPT_SHARE", ALWAYS)
+    shape = Shape(partitioned=False)
+    table = new_table(shape)
+    first = [(f"k{i}", None, 1, i) for i in range(20)]
+    _, old = file_of(table, table.upsert(rows(shape, first)).instant)
+    gone = rows(shape, [("k3", None, 2, 0)]).select(["id", "ts"])
+    _, less = file_of(table, table.delete(gone).instant)
+    assert pages(less, 0, "id") != pages(old, 0, "id")
+    change = rows(shape, [("k4", None, 2, 0)])
+    codec = {"hoodie.parquet.compression.codec": "gzip"}
+    _, other = file_of(table, table.upsert(change, options=codec).instant)
+    metadata = pq.ParquetFile(BytesIO(other)).metadata.row_group(0)
+    codecs = {metadata.column(i).compression for i in range(metadata.num_columns)}
+    assert codecs == {"GZIP"}
 
 
 def test_small_row_groups_are_written_together() -> None:

@@ -114,6 +114,14 @@ class CommitMetadata(AvroRecord):
         for stats in self.partition_to_write_stats.values():
             yield from stats
 
+    @property
+    def data_paths(self) -> set[str]:
+        """Every file that the write made, change logs included."""
+        found: set[str] = set()
+        for stat in self.write_stats:
+            found.update(path for path in (stat.path, *(stat.cdc_stats or ())) if path)
+        return found
+
     @classmethod
     def read(cls, data: bytes, *, path: str = "") -> Self:
         """Metadata from Avro, JSON or an empty file, told by the first bytes."""

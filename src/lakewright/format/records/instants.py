@@ -34,6 +34,7 @@ __all__ = [
     "load_plan",
     "load_record",
     "load_requested_replace",
+    "load_restore_plan",
     "load_rollback_metadata",
     "load_rollback_plan",
     "load_savepoint",
@@ -205,6 +206,13 @@ def load_rollback_metadata(
 ) -> RollbackMetadata:
     """What a completed rollback did."""
     return _load_own(storage, properties, instant, RollbackMetadata)
+
+
+def load_restore_plan(
+    storage: Storage, properties: TableProperties, instant: Instant
+) -> RestorePlan:
+    """The plan of a restore in any state."""
+    return _load_first(storage, properties, instant, RestorePlan, ("restore",))
 
 
 def load_savepoint(

@@ -51,6 +51,10 @@ update lakewright_locks set token = null where name = :name and token = :token r
 _HOLDER: Final = """
 select who, since_ms, expires_ms from lakewright_locks where name = :name and token is not null
 """
+_HELD: Final = """
+select 1 from lakewright_locks
+where name = :name and token is not null and expires_ms >= {now}
+"""
 
 Values = Mapping[str, Any]
 
@@ -130,6 +134,10 @@ class DatabaseLock:
             clock=self._clock,
             spawner=self._spawner,
         )
+
+    def held_by(self) -> LockHolder | None:
+        """Who holds the lock now."""
+        return self._holder() if self.run(_HELD, "") else None
 
     def run(self, statement: str, token: str, **values: str) -> list[tuple[Any, ...]]:
         """Run a statement about this lock."""

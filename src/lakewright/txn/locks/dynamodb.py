@@ -257,6 +257,11 @@ class DynamodbLock:
             spawner=self._spawner,
         )
 
+    def held_by(self) -> LockHolder | None:
+        """Who holds the lock now, or held it last and died."""
+        found = self.look()
+        return None if found is None or _RELEASED in found else self._holder(found)
+
     def look(self) -> Item | None:
         """The item as it is now."""
         return self._table.get(self._key)

@@ -135,6 +135,11 @@ class FileSystemLock:
             spawner=self._spawner,
         )
 
+    def held_by(self) -> LockHolder | None:
+        """Who holds the lock now; one that the next would take over is held by nobody."""
+        found = self.look()
+        return None if found is None or self._forfeited(found) else self._holder(found)
+
     def look(self) -> _Found | None:
         """The lock file as it is now; None if there is none.
 

@@ -97,3 +97,8 @@ class InProcessLock:
         mine = InProcessLease(self._registry, self._table, holder)
         answer = self._registry.offer(self._table, mine)
         return mine if answer is mine else answer.holder
+
+    def held_by(self) -> LockHolder | None:
+        """Who holds the lock now."""
+        lease = self._registry.holder(self._table)
+        return None if lease is None else lease.holder

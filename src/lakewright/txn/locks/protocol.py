@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from lakewright.errors import LakewrightError, LockHeldError
 from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
@@ -20,7 +20,7 @@ from lakewright.runtime.events import Event, EventHook, ignore_events
 from lakewright.runtime.random import Random
 from lakewright.runtime.retry import RetryBudget
 
-__all__ = ["Lease", "LockHolder", "LockProvider", "acquire"]
+__all__ = ["Lease", "LockHolder", "LockProvider", "WatchedLock", "acquire"]
 
 _PAUSES: Final = RetryBudget(delay_s_first=0.05, delay_s_max=1.0)
 
@@ -80,6 +80,15 @@ class LockProvider(Protocol):
 
     def try_acquire(self, who: str) -> Lease | LockHolder:
         """The lock, or who is in the way; raises only if the lock's infrastructure is broken."""
+        ...
+
+
+@runtime_checkable
+class WatchedLock(Protocol):
+    """A lock that tells who holds it to somebody who does not want it."""
+
+    def held_by(self) -> LockHolder | None:
+        """Who holds it now; None if it is free. Nothing is changed by asking."""
         ...
 
 

@@ -166,6 +166,12 @@ class StorageLock:
             spawner=self._spawner,
         )
 
+    def held_by(self) -> LockHolder | None:
+        """Who holds the lock now."""
+        found = self.look()
+        held = found is not None and self._in_force(found.record)
+        return self._holder(found.record) if found is not None and held else None
+
     @property
     def clock(self) -> Clock:
         """The clock that dates the lock."""
