@@ -115,6 +115,21 @@ def test_java_string_hash_counts_surrogates_as_two_units(
 
 
 @pytest.mark.parametrize(
+    "rows",
+    [
+        [f"key-{n:09}" for n in range(20_000)],
+        ["", "ü" * 140_000, "", "a", "b" * 200_000, "", ""],
+        [str(n) * (n % 5) for n in range(30_000)],
+    ],
+    ids=["alike", "long", "unlike"],
+)
+def test_java_string_hash_of_more_than_is_summed_at_once(rows: list[str]) -> None:
+    some = range(0, len(rows), max(1, len(rows) // 300))
+    hashes = java_string_hash(pa.array(rows))
+    assert [hashes[i] for i in some] == [plain_java_hash(rows[i]) for i in some]
+
+
+@pytest.mark.parametrize(
     ("columns", "expected"),
     [
         ([["a1"]], 3087),

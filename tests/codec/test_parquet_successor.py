@@ -63,6 +63,17 @@ def rows(start: int, count: int) -> pa.Table:
     return pa.Table.from_pylist([row(i) for i in range(start, start + count)], SCHEMA)
 
 
+def other(group: pa.Table, columns: set[str]) -> pa.Table:
+    """Other values for a name and some columns, in the order of the schema."""
+    names = pa.array([NEW_NAME] * group.num_rows).dictionary_encode()
+    named = group.set_column(1, pa.field("name", names.type), names)
+    later = rows(5000, group.num_rows)
+    for at, field in enumerate(SCHEMA):
+        if field.name in columns - {"name"}:
+            named = named.set_column(at, field, later[field.name])
+    return named.select([n for n in SCHEMA.names if n == "name" or n in columns])
+
+
 def written(groups: list[pa.Table], policy: ParquetPolicy) -> bytes:
     out = pa.BufferOutputStream()
     sink = ParquetSink(out, groups[0].schema, policy, unique=["id"], repeated=["name"])
@@ -92,9 +103,14 @@ def successor(out: Any, older: ParquetFile, policy: ParquetPolicy) -> SuccessorS
     kept=st.integers(0, 31),
     between=st.lists(st.integers(0, 20), min_size=6, max_size=6),
     codecs=st.tuples(*[st.sampled_from(["zstd", "snappy", "uncompressed", "gzip"])] * 2),
+    columns=st.lists(st.sets(st.sampled_from(SCHEMA.names[1:])), min_size=5, max_size=5),
 )
 def test_rows_come_in_order_taken_over_or_not(
-    sizes: list[int], kept: int, between: list[int], codecs: tuple[str, str]
+    sizes: list[int],
+    kept: int,
+    between: list[int],
+    codecs: tuple[str, str],
+    columns: list[set[str]],
 ) -> None:
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
     groups = [rows(start, size) for start, size in zip(starts, sizes, strict=True)]
@@ -108,8 +124,11 @@ def test_rows_come_in_order_taken_over_or_not(
             sink.write(batch)
         wanted += fresh.to_pylist()
         if kept >> number & 1:
-            sink.take_over(number, {"name": NEW_NAME})
-            wanted += [{**r, "name": NEW_NAME} for r in group.to_pylist()]
+            changed = other(group, columns[number])
+            sink.take_over(number, changed)
+            wanted += [
+                {**r, **n} for r, n in zip(group.to_pylist(), changed.to_pylist(), strict=True)
+            ]
     last = rows(9000, between[5])
     for batch in last.to_batches():
         sink.write(batch)
@@ -141,7 +160,7 @@ def test_statistics_stay_with_their_rows() -> None:
     out = pa.BufferOutputStream()
     sink = successor(out, older, ParquetPolicy())
     for group in (1, 0):
-        sink.take_over(group, {"name": NEW_NAME})
+        sink.take_over(group, other(rows(0, 50), set()))
     sink.close({})
     newer = pq.ParquetFile(pa.BufferReader(out.getvalue())).metadata
     before = pq.ParquetFile(pa.BufferReader(written([rows(0, 50), rows(50, 50)], ParquetPolicy())))
@@ -152,6 +171,14 @@ def test_statistics_stay_with_their_rows() -> None:
                 assert (new.statistics.min, new.statistics.max) == (NEW_NAME, NEW_NAME)
             elif old.statistics is not None:
                 assert new.statistics.equals(old.statistics)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "uncompressed", "lz4", "zstd", "gzip", "brotli"])
+def test_codecs_of_files_are_told_apart(codec: str) -> None:
+    older = opened(written([rows(0, 5)], ParquetPolicy(codec=codec)))
+    for wanted in ("snappy", "uncompressed", "lz4", "zstd", "gzip", "brotli"):
+        sink = successor(pa.BufferOutputStream(), older, ParquetPolicy(codec=wanted))
+        assert sink.is_compressed_alike(0) is (wanted == codec)
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ UInt32s = npt.NDArray[np.uint32]
 UInt64s = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 
+_UNITS_AT_ONCE: Final = 1 << 17
 _MURMUR: Final = np.uint32(0x5BD1E995)
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)
@@ -243,18 +244,37 @@ def _rotated(x: Any, bits: int) -> Any:
 
 
 def java_string_hash(column: Any) -> npt.NDArray[np.int32]:
-    """Java's `String.hashCode` of every row, over its UTF-16 code units. Rows must be UTF-8."""
+    """Java's `String.hashCode` of every row, over its UTF-16 code units. Rows must be UTF-8.
+
+    The hash is a sum of units, each times 31 to the power of the units behind it.
+    """
     units, offsets = _utf16_units(ByteRows.of(column))
     lengths = np.diff(offsets)
-    order = np.argsort(-lengths, kind="stable")
-    starts, counts = offsets[:-1][order], lengths[order]
-    h = np.zeros(len(order), np.uint32)
-    for i in range(int(counts[0]) if len(counts) else 0):  # bounded by the longest row
-        active = int(np.searchsorted(-counts, -i, side="left"))
-        h[:active] = h[:active] * np.uint32(31) + units[starts[:active] + i]
-    out = np.empty_like(h)
-    out[order] = h
+    out = np.zeros(len(lengths), np.uint32)
+    powers = _powers_of_31(int(lengths.max(initial=0)))
+    first = 0
+    while first < len(lengths):  # a stretch that stays in cache, or one row, per turn
+        begin = int(offsets[first])
+        last = max(int(np.searchsorted(offsets, begin + _UNITS_AT_ONCE, "right")) - 1, first + 1)
+        counts = lengths[first:last]
+        some = units[begin : int(offsets[last])]
+        if counts.min() == counts.max() > 0:
+            weighted = some.reshape(len(counts), -1) * powers[int(counts[0]) - 1 :: -1]
+            out[first:last] = weighted.sum(axis=1, dtype=np.uint32)
+        elif len(some):
+            behind = np.repeat(offsets[first + 1 : last + 1] - begin - 1, counts)
+            weighted = some * powers[behind - np.arange(len(some))]
+            filled = np.flatnonzero(counts)  # an empty stretch would take its neighbour's unit
+            starts = offsets[first:last][filled] - begin
+            out[first + filled] = np.add.reduceat(weighted, starts, dtype=np.uint32)
+        first = last
     return out.astype(np.int32)
+
+
+def _powers_of_31(count: int) -> UInt32s:
+    powers = np.full(max(count, 1), 31, np.uint32)
+    powers[0] = 1
+    return np.cumprod(powers, dtype=np.uint32)
 
 
 def java_list_hash(columns: Sequence[Any]) -> npt.NDArray[np.int32]:

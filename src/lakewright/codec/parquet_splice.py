@@ -2,7 +2,7 @@
 
 Pages of a column do not say where in a file they lie; only the footer does. So a row group moves by
 copying its bytes and writing its place anew; statistics, encodings and codec stay. Whole columns
-can be replaced on the way by those of other files. Page indexes and Parquet's own bloom filters,
+can be replaced on the way by those of another file. Page indexes and Parquet's own bloom filters,
 which lie elsewhere in a file, are left behind.
 
 `Splice.like` answers None where files do not fit together: other columns or types, encryption, a
@@ -60,23 +60,21 @@ class Splice:
         group: int,
         *,
         path: str = "",
-        replaced: Mapping[str, ParquetFile] | None = None,
+        replaced: ParquetFile | None = None,
     ) -> None:
-        """Take a row group; columns named in `replaced` are the only one of another file.
+        """Take a row group, but columns that `replaced` has from its first one.
 
         `path` is that of the source, for errors.
         """
         metadata = source.raw_groups[group]
         begin = self._sink.tell()
+        other = {} if replaced is None else _chunks(replaced.raw_groups[0])
         chunks = []
-        for chunk in metadata[_COLUMNS].value.values:
-            name = b".".join(chunk[_METADATA].value[_PATH].value.values).decode()
-            other = (replaced or {}).get(name)
-            if other is None:
-                chunks.append(self._copied(source, chunk, path))
+        for name, chunk in _chunks(metadata).items():
+            if replaced is not None and name in other:
+                chunks.append(self._copied(replaced, other[name], path))
             else:
-                own = other.raw_groups[0][_COLUMNS].value.values[0]
-                chunks.append(self._copied(other, own, path))
+                chunks.append(self._copied(source, chunk, path))
         rows = metadata[_GROUP_ROWS].value
         sizes = [[c[_METADATA].value[n].value for c in chunks] for n in (_UNCOMPRESSED, _SIZE)]
         self._groups.append(
@@ -118,6 +116,12 @@ class Splice:
             if place in metadata and metadata[place].value > 0:
                 metadata[place] = Field(Kind.I64, metadata[place].value + moved)
         return {_FILE_OFFSET: Field(Kind.I64, 0), _METADATA: Field(Kind.STRUCT, metadata)}
+
+
+def _chunks(group: Fields) -> dict[tuple[bytes, ...], Fields]:
+    """The columns of a row group by their path, in order."""
+    chunks: Sequence[Fields] = group[_COLUMNS].value.values
+    return {tuple(chunk[_METADATA].value[_PATH].value.values): chunk for chunk in chunks}
 
 
 def _begin(metadata: Fields) -> int:

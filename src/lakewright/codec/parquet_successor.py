@@ -1,24 +1,31 @@
 """Writing the next version of a Parquet file: row groups that stay are taken over as they are.
 
-`SuccessorSink` is a `ParquetSink` that can also take row groups of the older file, with columns of
-one value put in the place of others. Rows that are written meanwhile are encoded in memory, a row
-group at a time, and follow in their order. Memory is one row group of Arrow rows and its encoded
-columns, as for every sink.
+`SuccessorSink` is a `ParquetSink` that can also take row groups of the older file, with other
+values in some columns. Rows that are written meanwhile are encoded in memory, a row group at a
+time, and follow in their order. Memory is one row group of Arrow rows and its encoded columns, as
+for every sink.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from lakewright.codec.parquet import ParquetFile, open_parquet
 from lakewright.codec.parquet_splice import Splice
-from lakewright.codec.parquet_writer import ParquetPolicy, ParquetSink, parquet_writer
+from lakewright.codec.parquet_writer import (
+    ParquetPolicy,
+    ParquetSink,
+    parquet_writer,
+    rows_refused,
+)
 
 __all__ = ["SuccessorSink"]
+
+_CODEC_NAMES: Final = {"none": "UNCOMPRESSED"}
+"""Arrow's names of codecs in footers, where they are not those it is told them by."""
 
 
 class SuccessorSink(ParquetSink):
@@ -72,16 +79,19 @@ class SuccessorSink(ParquetSink):
             repeated=repeated,
         )
 
-    def take_over(self, group: int, constants: Mapping[str, str]) -> None:
-        """Take a row group of the older file; some text columns have the same value everywhere."""
+    def is_compressed_alike(self, group: int) -> bool:
+        """Whether all columns of a row group of the older file have the codec of this one."""
+        wanted = _CODEC_NAMES.get(self._policy.compression[0], self._policy.compression[0].upper())
+        metadata = self._older.metadata.row_group(group)
+        return all(metadata.column(n).compression == wanted for n in range(metadata.num_columns))
+
+    def take_over(self, group: int, changed: pa.Table) -> None:
+        """Take a row group of the older file, but `changed` columns, which have all its rows."""
         self.flush()
-        rows = self._older.metadata.row_group(group).num_rows
-        replaced = {
-            name: _encoded(_constant(self._schema.field(name), value, rows), self._policy, [name])
-            for name, value in constants.items()
-        }
+        with rows_refused():
+            replaced = _encoded(changed, self._policy, self._dictionary(changed))
         self._splice.take(self._older, group, path=self._path, replaced=replaced)
-        self.rows_written += rows
+        self.rows_written += changed.num_rows
 
     def close(self, values: Mapping[str, str]) -> None:
         """Write what is left and the footer with these key/value pairs."""
@@ -100,10 +110,3 @@ def _encoded(table: pa.Table, policy: ParquetPolicy, dictionary: Sequence[str]) 
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
     return open_parquet(out.getvalue(), path="")
-
-
-def _constant(field: pa.Field, value: str, rows: int) -> pa.Table:
-    indices = pa.array(np.zeros(rows, np.int32))
-    column = pa.DictionaryArray.from_arrays(indices, pa.array([value], pa.string()))
-    kind = pa.dictionary(pa.int32(), pa.string())
-    return pa.table([column], schema=pa.schema([pa.field(field.name, kind, field.nullable)]))

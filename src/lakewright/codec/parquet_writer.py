@@ -15,6 +15,7 @@ raises whatever the storage raises.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -26,7 +27,14 @@ import pyarrow.types as pt
 
 from lakewright.errors import OptionError, SchemaError
 
-__all__ = ["CODECS", "ParquetPolicy", "ParquetSink", "dictionary_columns", "parquet_writer"]
+__all__ = [
+    "CODECS",
+    "ParquetPolicy",
+    "ParquetSink",
+    "dictionary_columns",
+    "parquet_writer",
+    "rows_refused",
+]
 
 CODECS: Final = {
     "uncompressed": "none",
@@ -164,13 +172,8 @@ class ParquetSink:
             return
         schema = self._waiting[0].schema
         table = pa.Table.from_batches(self._waiting, schema=schema).unify_dictionaries()
-        try:
+        with rows_refused():
             self._write_group(table)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise SchemaError(
-                f"Rows cannot be written as Parquet: {error}.",
-                hint="Change the column's type or the value; nothing was published.",
-            ) from error
         self.rows_written += self._waiting_rows
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
@@ -196,6 +199,18 @@ class ParquetSink:
         if self._policy.dictionary != "auto":
             return list(self._policy.dictionary)
         return dictionary_columns(first, unique=self._unique, repeated=self._repeated)
+
+
+@contextmanager
+def rows_refused() -> Iterator[None]:
+    """Rows that Arrow cannot write are the caller's."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise SchemaError(
+            f"Rows cannot be written as Parquet: {error}.",
+            hint="Change the column's type or the value; nothing was published.",
+        ) from error
 
 
 def parquet_writer(

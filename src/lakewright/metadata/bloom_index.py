@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +15,10 @@ from lakewright.metadata.keys import (
     name_hashes,
     partition_identifier,
 )
+from lakewright.metadata.record_schema import BLOOM_FILTER
 from lakewright.metadata.records import FileGroupReader, Keys, Part, decoded, living
 
 __all__ = ["bloom_filters"]
-
-_FIELD: Final = "BloomFilterMetadata"
 
 
 def bloom_filters(
@@ -35,8 +33,8 @@ def bloom_filters(
         mine = keys.filter(pa.array(groups == number))
         parts += living(readers[number].read(Keys(mine)), newest_only=True)
     out: dict[str, BloomFilter] = {}
-    for run in decoded(parts, (_FIELD,)):
-        told = run.rows.column(_FIELD)
+    for run in decoded(parts, (BLOOM_FILTER,)):
+        told = run.rows.column(BLOOM_FILTER)
         fields = dict(zip([f.name for f in told.type], told.flatten(), strict=True))
         at = np.asarray(pc.index_in(run.keys, value_set=keys)).tolist()
         # One filter per asked file, each of some hundred KiB.

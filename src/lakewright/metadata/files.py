@@ -22,12 +22,20 @@ import pyarrow.compute as pc
 from lakewright.errors import MetadataTableError
 from lakewright.format.partitions import ListedFile
 from lakewright.metadata.keys import ALL_PARTITIONS, partition_identifier, partition_path
-from lakewright.metadata.records import Decoded, FileGroupReader, Keys, decoded, living
+from lakewright.metadata.record_schema import FILE_LIST, RecordKind
+from lakewright.metadata.records import Decoded, FileGroupReader, Keys, Part, decoded, living
 
-__all__ = ["Difference", "compare", "file_table", "listed_files", "listed_partitions"]
+__all__ = [
+    "Difference",
+    "FoldedLists",
+    "compare",
+    "file_table",
+    "folded_lists",
+    "listed_files",
+    "listed_partitions",
+]
 
-_COLUMNS: Final = ("type", "filesystemMetadata")
-_PARTITION_LIST, _FILE_LIST = 1, 2
+_COLUMNS: Final = ("type", FILE_LIST)
 
 FILE_TABLE: Final = pa.schema(
     [("partition", pa.string()), ("name", pa.string()), ("size", pa.int64())]
@@ -45,6 +53,17 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldedLists:
+    """What all records of the index together say: keys, and the live names of each."""
+
+    keys: pa.BinaryArray
+    counts: npt.NDArray[np.int64]
+    """Live names per key; the names and sizes of the keys follow one another."""
+    names: pa.StringArray
+    sizes: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class _Entries:
     """Map entries of records in commit order."""
 
@@ -58,7 +77,7 @@ class _Entries:
 def listed_partitions(reader: FileGroupReader) -> list[str]:
     """Paths of all live partitions, sorted; `[""]` for a table without partitions."""
     keys = pa.array([ALL_PARTITIONS], pa.binary())
-    entries, found = _entries(reader, keys, _PARTITION_LIST)
+    entries, found = _entries(reader.read(Keys(keys)), keys)
     if not found.all():
         raise _broken("it has no list of partitions", reader.path)
     live, _ = _folded(entries)
@@ -68,7 +87,8 @@ def listed_partitions(reader: FileGroupReader) -> list[str]:
 def file_table(reader: FileGroupReader, partitions: Sequence[str]) -> pa.Table:
     """Live files of the partitions: partition, name, size; grouped in the order that is given."""
     identifiers = pa.array([partition_identifier(p) for p in partitions], pa.string())
-    entries, found = _entries(reader, identifiers.cast(pa.binary()), _FILE_LIST)
+    keys = identifiers.cast(pa.binary())
+    entries, found = _entries(reader.read(Keys(keys)), keys)
     if not found.all():
         missing = partitions[int(np.argmin(found))]
         raise _broken(f"it has no list of files for partition '{missing}'", reader.path)
@@ -113,35 +133,46 @@ def compare(
     ]
 
 
-def _entries(
-    reader: FileGroupReader, keys: pa.BinaryArray, kind: int
-) -> tuple[_Entries, npt.NDArray[np.bool_]]:
+def folded_lists(parts: Sequence[Part]) -> FoldedLists:
+    """All records folded; a key whose names are all gone stays. For a new base file."""
+    held = [p.keys for p in parts if p.values is not None]
+    keys = pa.concat_arrays([pa.array([], pa.binary()), *held]).unique()
+    entries, found = _entries(parts, keys)
+    live, sizes = _folded(entries)
+    counts = np.bincount(entries.record[live], minlength=len(keys))
+    names = entries.names.take(pa.array(live))
+    return FoldedLists(keys.filter(pa.array(found)), counts[found], names, sizes)
+
+
+def _entries(parts: Sequence[Part], keys: pa.BinaryArray) -> tuple[_Entries, npt.NDArray[np.bool_]]:
     """Entries of the records with the given keys, and which of the keys have a record."""
-    runs = list(decoded(living(reader.read(Keys(keys)), newest_only=False), _COLUMNS))
+    runs = list(decoded(living(parts, newest_only=False), _COLUMNS))
     found = np.zeros(len(keys), np.bool_)
     if not runs:
         none = np.zeros(0, np.int64)
         return _Entries(none, pa.array([], pa.string()), none, none.astype(np.bool_)), found
-    parts = [_flattened(run, keys, kind) for run in runs]
+    flat = [_flattened(run, keys) for run in runs]
     for run in runs:
         found[_places(run.keys, keys)] = True
     return (
         _Entries(
-            np.concatenate([p.record for p in parts]),
-            pa.concat_arrays([p.names for p in parts]),
-            np.concatenate([p.sizes for p in parts]),
-            np.concatenate([p.deleted for p in parts]),
+            np.concatenate([p.record for p in flat]),
+            pa.concat_arrays([p.names for p in flat]),
+            np.concatenate([p.sizes for p in flat]),
+            np.concatenate([p.deleted for p in flat]),
         ),
         found,
     )
 
 
-def _flattened(run: Decoded, keys: pa.BinaryArray, kind: int) -> _Entries:
+def _flattened(run: Decoded, keys: pa.BinaryArray) -> _Entries:
     kinds = np.asarray(run.rows.column("type"))
-    if (kinds != kind).any():
-        wrong = kinds[kinds != kind][0]
-        raise _broken(f"a record of type {wrong} is where type {kind} belongs", run.path)
-    maps = run.rows.column("filesystemMetadata")
+    of_partitions = np.asarray(pc.equal(run.keys, ALL_PARTITIONS))
+    wanted = np.where(of_partitions, RecordKind.PARTITION_LIST, RecordKind.FILE_LIST)
+    if (kinds != wanted).any():
+        at = int(np.argmax(kinds != wanted))
+        raise _broken(f"type {kinds[at]} is where type {wanted[at]} belongs", run.path)
+    maps = run.rows.column(FILE_LIST)
     counts = np.asarray(_sizes_of(maps))
     items = maps.items
     return _Entries(

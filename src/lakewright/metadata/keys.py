@@ -26,11 +26,15 @@ __all__ = [
     "column_prefixes",
     "escaped",
     "file_digest",
+    "file_digests",
     "file_group_index",
     "file_group_number",
+    "joined_keys",
     "name_hashes",
+    "partition_hashes",
     "partition_identifier",
     "partition_path",
+    "secondary_entries",
     "secondary_prefix",
     "unescaped",
 ]
@@ -67,6 +71,25 @@ def file_digest(name: str) -> bytes:
     return base64.b64encode(hashlib.md5(name.encode(), usedforsecurity=False).digest())
 
 
+def file_digests(names: pa.StringArray) -> pa.BinaryArray:
+    """The digest of each file name; each distinct one is formed once."""
+    encoded = names.dictionary_encode()
+    digests = [file_digest(name) for name in encoded.dictionary.to_pylist()]
+    return pa.array(digests, pa.binary()).take(encoded.indices)
+
+
+def partition_hashes(paths: pa.StringArray) -> pa.BinaryArray:
+    """The hash of each partition path's identifier."""
+    encoded = paths.dictionary_encode()
+    names = [partition_identifier(p) for p in encoded.dictionary.to_pylist()]
+    return pa.array(name_hashes(names), pa.binary()).take(encoded.indices)
+
+
+def joined_keys(*pieces: pa.BinaryArray | bytes) -> pa.BinaryArray:
+    """Keys from their pieces, one behind the other."""
+    return pc.binary_join_element_wise(*pieces, b"")
+
+
 def column_prefixes(columns: Sequence[str], partitions: Sequence[str] | None) -> list[bytes]:
     """Prefixes of all statistics of the columns, everywhere or in the given partitions."""
     hashes = name_hashes(columns)
@@ -97,6 +120,17 @@ def escaped(value: str | None) -> str:
     for special in ("\\", _SEPARATOR, _NULL_VALUE):
         value = value.replace(special, "\\" + special)
     return value
+
+
+def secondary_entries(values: pa.StringArray, keys: pa.StringArray) -> pa.BinaryArray:
+    """The secondary index keys of records: their values as text, and their record keys."""
+    pattern, masked = r"[\\$\x00]", r"\\\0"
+    texts, records = (
+        pc.replace_substring_regex(column, pattern=pattern, replacement=masked)
+        for column in (values, keys)
+    )
+    pieces = (texts.fill_null(_NULL_VALUE), _SEPARATOR, records)
+    return pc.binary_join_element_wise(*pieces, "").cast(pa.binary())
 
 
 def unescaped(parts: pa.StringArray) -> pa.StringArray:

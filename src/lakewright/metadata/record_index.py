@@ -19,6 +19,7 @@ from lakewright.codec.hashing import ByteRows
 from lakewright.codec.hfile.cells import gather
 from lakewright.errors import MetadataTableError
 from lakewright.metadata.keys import file_group_index, secondary_prefix, unescaped
+from lakewright.metadata.record_schema import RECORD_INDEX, SECONDARY_INDEX, RecordKind
 from lakewright.metadata.records import (
     Decoded,
     FileGroupReader,
@@ -30,13 +31,19 @@ from lakewright.metadata.records import (
     living,
 )
 
-__all__ = ["RECORD_LOCATIONS", "record_locations", "secondary_keys"]
+__all__ = [
+    "NO_FILE_INDEX",
+    "RECORD_LOCATIONS",
+    "TEXT_ENCODING",
+    "UUID_ENCODING",
+    "record_locations",
+    "secondary_keys",
+]
 
-_RECORD: Final = "recordIndexMetadata"
-_SECONDARY: Final = "SecondaryIndexMetadata"
-_UUID_ENCODING, _TEXT_ENCODING = 0, 1
-_NO_FILE_INDEX: Final = -1
-_TYPE_RECORD_INDEX, _TYPE_SECONDARY_INDEX = 5, 7
+UUID_ENCODING: Final = 0
+TEXT_ENCODING: Final = 1
+NO_FILE_INDEX: Final = -1
+"""How file ids are stored: as the numbers of a UUID with a file index or none, or as text."""
 
 RECORD_LOCATIONS: Final = pa.schema(
     [
@@ -58,9 +65,9 @@ def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -
         mine = wanted.filter(pa.array(groups == number)).cast(pa.binary())
         parts += living(readers[number].read(Keys(mine)), newest_only=True)
     found = [RECORD_LOCATIONS.empty_table()]
-    for run in decoded(parts, ("type", _RECORD)):
-        _require_type(run, _TYPE_RECORD_INDEX)
-        info = run.rows.column(_RECORD)
+    for run in decoded(parts, ("type", RECORD_INDEX)):
+        _require_type(run, RecordKind.RECORD_INDEX)
+        info = run.rows.column(RECORD_INDEX)
         fields = dict(zip([f.name for f in info.type], info.flatten(), strict=True))
         columns = [
             _as_keys(run.keys, run.path),
@@ -98,11 +105,11 @@ def _as_text(table: pa.Table) -> pa.StringArray:
 
 
 def _file_id(row: dict[str, Any], path: str) -> str | None:
-    if row["encoding"] == _TEXT_ENCODING:
+    if row["encoding"] == TEXT_ENCODING:
         if row["text"] is None:
             raise broken("a record has no file id", path)
         return str(row["text"])
-    if row["encoding"] != _UUID_ENCODING or row["high"] is None or row["low"] is None:
+    if row["encoding"] != UUID_ENCODING or row["high"] is None or row["low"] is None:
         raise MetadataTableError(
             f"The record index has a file id of the unknown encoding {row['encoding']}.",
             hint="A newer release wrote it; look keys up without the record index.",
@@ -110,7 +117,7 @@ def _file_id(row: dict[str, Any], path: str) -> str | None:
         )
     bits = (row["high"] % (1 << 64)) << 64 | row["low"] % (1 << 64)
     index = row["index"]
-    return str(UUID(int=bits)) + ("" if index in (None, _NO_FILE_INDEX) else f"-{index}")
+    return str(UUID(int=bits)) + ("" if index in (None, NO_FILE_INDEX) else f"-{index}")
 
 
 def secondary_keys(
@@ -137,9 +144,9 @@ def secondary_keys(
         if mine:
             parts += living(reader.read(Prefixes(tuple(mine))), newest_only=True)
     keys: list[pa.BinaryArray] = [pa.array([], pa.binary())]
-    for run in decoded(parts, ("type", _SECONDARY)):
-        _require_type(run, _TYPE_SECONDARY_INDEX)
-        deleted = pc.struct_field(run.rows.column(_SECONDARY), "isDeleted")
+    for run in decoded(parts, ("type", SECONDARY_INDEX)):
+        _require_type(run, RecordKind.SECONDARY_INDEX)
+        deleted = pc.struct_field(run.rows.column(SECONDARY_INDEX), "isDeleted")
         kept = run.keys.filter(pc.invert(pc.fill_null(deleted, False)))
         _as_keys(kept, run.path)
         keys.append(kept)
@@ -160,10 +167,10 @@ def _split(keys: pa.BinaryArray, values: Sequence[str | None], prefixes: list[by
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _require_type(run: Decoded, wanted: int) -> None:
+def _require_type(run: Decoded, wanted: RecordKind) -> None:
     found = pc.unique(run.rows.column("type")).to_pylist()
     if found not in ([], [wanted]):
-        raise broken(f"there are types {found} where type {wanted} belongs", run.path)
+        raise broken(f"there are types {found} where type {wanted.value} belongs", run.path)
 
 
 def _as_keys(keys: pa.BinaryArray, path: str) -> pa.StringArray:

@@ -40,6 +40,7 @@ __all__ = [
     "broken",
     "decoded",
     "living",
+    "parsed_record",
 ]
 
 
@@ -185,7 +186,7 @@ def decoded(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[Decoded]:
     """Decode the values; neighbours with equal schemas together. `columns` must all be there."""
     for schema, alike in groupby(parts, key=lambda p: p.schema):
         run = list(alike)
-        record = _record(schema or "", columns, run[0].path)
+        record = parsed_record(schema or "", columns, run[0].path)
         values = pa.concat_arrays([p.values for p in run])
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :].astype(np.int64)
         payload = values.buffers()[2] or pa.py_buffer(b"")
@@ -230,7 +231,8 @@ def broken(why: str, path: str) -> MetadataTableError:
     )
 
 
-def _record(schema: str, columns: Sequence[str], path: str) -> Record:
+def parsed_record(schema: str, columns: Sequence[str], path: str) -> Record:
+    """The schema beside some records, which must have these columns."""
     try:
         record = parse_schema(schema)
     except SchemaError as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from lakewright.metadata.keys import (
     name_hashes,
     partition_identifier,
 )
+from lakewright.metadata.record_schema import COLUMN_STATS
 from lakewright.metadata.records import (
     Decoded,
     FileGroupReader,
@@ -36,12 +37,18 @@ from lakewright.metadata.records import (
     living,
 )
 
-__all__ = ["MANY_PARTITIONS", "aligned_ranges", "column_statistics"]
+__all__ = [
+    "MANY_PARTITIONS",
+    "aligned_ranges",
+    "bools",
+    "column_statistics",
+    "counted_records",
+    "wrapped_values",
+]
 
 MANY_PARTITIONS: Final = 64
 """Partitions from which a column's statistics are read whole and filtered afterwards."""
 
-_FIELD: Final = "ColumnStatsMetadata"
 _COUNTS: Final = ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
 _COUNT_NAMES: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
@@ -93,7 +100,7 @@ def column_statistics(
     runs = []
     for reader in readers:  # the records of one key are all in one file group
         parts = living(reader.read(Prefixes(tuple(prefixes))), newest_only=False)
-        runs += [_rows(run) for run in decoded(parts, ("type", _FIELD))]
+        runs += [_rows(run) for run in decoded(parts, ("type", COLUMN_STATS))]
     if not runs:
         return {f.name: _empty(f.type) for f in columns}
     rows = _joined(runs)
@@ -142,7 +149,7 @@ def _file_keys(table: pa.Table) -> pa.StringArray:
 
 def _rows(run: Decoded) -> _Rows:
     """One decoded run with its wrappers by name and missing fields as nulls."""
-    stats = run.rows.column(_FIELD)
+    stats = run.rows.column(COLUMN_STATS)
     if stats.null_count:
         raise broken("a record of column statistics is empty", run.path)
     record = _record_of(run)
@@ -158,8 +165,8 @@ def _rows(run: Decoded) -> _Rows:
     return _Rows(
         run.keys,
         fields["fileName"],
-        _wrapped(record, "minValue", fields["minValue"], run.path),
-        _wrapped(record, "maxValue", fields["maxValue"], run.path),
+        wrapped_values(record, "minValue", fields["minValue"], run.path),
+        wrapped_values(record, "maxValue", fields["maxValue"], run.path),
         ordinals,
         details,
         {name: fields[stored] for stored, name in zip(_COUNTS, _COUNT_NAMES, strict=True)},
@@ -169,14 +176,16 @@ def _rows(run: Decoded) -> _Rows:
 
 
 def _record_of(run: Decoded) -> Record:
-    field = next(f for f in run.schema.fields if f.name == _FIELD)
+    field = next(f for f in run.schema.fields if f.name == COLUMN_STATS)
     inner = field.type.optional if isinstance(field.type, Union) else field.type
     if not isinstance(inner, Record):
         raise broken("the schema of column statistics is no record", run.path)
     return inner
 
 
-def _wrapped(record: Record, name: str, values: pa.StructArray, path: str) -> dict[str, pa.Array]:
+def wrapped_values(
+    record: Record, name: str, values: pa.StructArray, path: str
+) -> dict[str, pa.Array]:
     """The values of each wrapper, by the names of the union's branches."""
     union = next(f.type for f in record.fields if f.name == name)
     branches = union.branches if isinstance(union, Union) else ()
@@ -247,18 +256,8 @@ def _combined(table: pa.Table, keys: pa.BinaryArray, deleted: pa.BooleanArray) -
     if not len(table):
         return table
     codes = np.asarray(keys.dictionary_encode().indices)
-    order = np.argsort(codes, kind="stable")
-    code = codes[order]
-    gone = _bools(deleted)[order]
-    tight = _bools(table["is_tight"])[order]
-    first = np.diff(code, prepend=-1) != 0
-    last = np.append(first[1:], True)
-    after_gone = np.append(False, gone[:-1]) & ~first
-    run = np.cumsum(first | gone | tight | after_gone)
-    final = np.zeros(int(code.max()) + 1, np.int64)
-    final[code[last]] = np.where(gone[last], -1, run[last])
-    keep = run == final[code]
-    kept, code = table.take(pa.array(order[keep])), code[keep]
+    places = counted_records(codes, gone=bools(deleted), tight=bools(table["is_tight"]))
+    kept, code = table.take(pa.array(places)), codes[places]
     if len(np.unique(code)) == len(code):
         return kept
     sums = [(n, "sum") for n in _COUNT_NAMES]
@@ -269,7 +268,28 @@ def _combined(table: pa.Table, keys: pa.BinaryArray, deleted: pa.BooleanArray) -
     return folded.rename_columns(table.column_names).cast(table.schema)
 
 
-def _bools(values: pa.Array | pa.ChunkedArray) -> Bools:
+def counted_records(codes: npt.NDArray[Any], *, gone: Bools, tight: Bools) -> npt.NDArray[np.intp]:
+    """Which of several records of each key count, by their places: key by key, oldest first.
+
+    `codes` tell the keys of records in commit order. A tight record and the one after a deleted one
+    start anew; a key whose last record is deleted has none that counts.
+    """
+    if not len(codes):
+        return np.zeros(0, np.intp)
+    order = np.argsort(codes, kind="stable")
+    code, gone, tight = codes[order], gone[order], tight[order]
+    first = np.diff(code, prepend=-1) != 0
+    last = np.append(first[1:], True)
+    after_gone = np.append(False, gone[:-1]) & ~first
+    run = np.cumsum(first | gone | tight | after_gone)
+    final = np.zeros(int(code.max()) + 1, np.int64)
+    final[code[last]] = np.where(gone[last], -1, run[last])
+    counted: npt.NDArray[np.intp] = order[run == final[code]]
+    return counted
+
+
+def bools(values: pa.Array | pa.ChunkedArray) -> Bools:
+    """Flags as numpy has them; null is false."""
     return np.asarray(pc.fill_null(values, False)).astype(np.bool_)
 
 

@@ -29,6 +29,13 @@ from lakewright.format.view_inputs import load_view
 from lakewright.metadata import files as files_index
 from lakewright.metadata.bloom_index import bloom_filters
 from lakewright.metadata.definitions import IndexDefinition, load_definitions
+from lakewright.metadata.file_groups import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    RECORD_INDEX,
+)
 from lakewright.metadata.files import Difference
 from lakewright.metadata.keys import file_group_number
 from lakewright.metadata.record_index import record_locations, secondary_keys
@@ -40,11 +47,6 @@ from lakewright.storage.base import Storage
 __all__ = ["METADATA_FOLDER", "MetadataTable"]
 
 METADATA_FOLDER: Final = ".hoodie/metadata"
-FILES: Final = "files"
-COLUMN_STATS: Final = "column_stats"
-PARTITION_STATS: Final = "partition_stats"
-RECORD_INDEX: Final = "record_index"
-BLOOM_FILTERS: Final = "bloom_filters"
 
 
 class _AnyName:

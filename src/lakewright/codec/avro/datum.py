@@ -396,8 +396,12 @@ def _default(value: Any, schema: AvroType) -> Any:
 
 
 def _union_writer(branches: tuple[AvroType, ...], writers: list[_Writer]) -> _Writer:
+    null_index = Union(branches).null_index
+
     def write(value: Any, out: bytearray) -> None:
-        if isinstance(value, Branch):
+        if value is None and null_index is not None:
+            index = null_index
+        elif isinstance(value, Branch):
             index, value = value.index, value.value
             if not 0 <= index < len(branches):
                 refuse(f"there is no union branch {index}")

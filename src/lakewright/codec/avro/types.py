@@ -140,6 +140,10 @@ class Record:
     doc: str | None = field(default=None, compare=False)
     props: Mapping[str, Any] = field(default_factory=_no_props, compare=False)
 
+    def __hash__(self) -> int:
+        # Of the whole tree it would cost more than what is looked up by it.
+        return hash((self.name, len(self.fields)))
+
     @property
     def namespace(self) -> str:
         """The full name without its last part; empty when there is none."""

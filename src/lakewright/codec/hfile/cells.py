@@ -25,9 +25,11 @@ from lakewright.codec.hfile.layout import Site
 __all__ = ["Cells", "gather", "starting_with", "walk"]
 
 Int64s = npt.NDArray[np.int64]
+UInt64s = npt.NDArray[np.uint64]
 
 _CELL_HEAD: Final = struct.Struct(">iiH")
-_HEAD: Final = np.dtype([("key", ">i4"), ("value", ">i4"), ("row", ">u2")])
+_KEY_SHIFT: Final = np.uint64(32)
+_VALUE_MASK: Final = np.uint64(0xFFFFFFFF)
 _LOCKSTEP_FROM: Final = 32
 """Blocks from which walking together is faster than one by one."""
 
@@ -141,52 +143,54 @@ def _walk_one_by_one(payloads: Payloads, block_offsets: Int64s, site: Site) -> _
 
 
 def _walk_together(payloads: Payloads, block_offsets: Int64s, site: Site) -> _Walked:
+    """Cells of all blocks in lockstep; per step only where the next ones begin is computed."""
     data = payloads.data
-    heads = np.ndarray((max(0, len(data) - _HEAD.itemsize + 1),), _HEAD, data.data, 0, (1,))
+    both_sizes = np.ndarray((max(0, len(data) - 7),), ">u8", data.data, 0, (1,))
     alive = np.flatnonzero(payloads.starts < payloads.ends)
     at, end = payloads.starts[alive], payloads.ends[alive]
-    if len(alive) and not len(heads):
+    if len(alive) and not len(both_sizes):
         raise _broken(site, block_offsets, alive[0])
-    steps: list[tuple[Int64s, Int64s, Int64s, Int64s, Any]] = []
+    steps: list[tuple[Int64s, UInt64s, Any]] = []
     while len(alive):  # one cell of every block per step; bounded by the longest block's cells
-        # A head that would reach behind the data is read elsewhere: its cell ends behind its block.
-        head = heads[np.minimum(at, len(heads) - 1)]
-        key_size = head["key"].astype(np.int64)
-        value_size = head["value"].astype(np.int64)
-        row_size = head["row"].astype(np.int64)
-        key = at + 8
-        value = key + key_size
-        after = value + value_size
-        wrong = (after >= end) | (value_size < 0) | (row_size > key_size - 2)
+        # Sizes that would reach behind the data are read elsewhere: their cell ends behind as well.
+        sizes = both_sizes[np.minimum(at, len(both_sizes) - 1)].astype(np.uint64)
+        after = at + ((sizes >> _KEY_SHIFT) + (sizes & _VALUE_MASK)).view(np.int64) + 9
+        wrong = after > end
         if wrong.any():
             raise _broken(site, block_offsets, alive[np.argmax(wrong)])
-        steps.append((key, row_size, value, after, alive))
-        at = after + 1
+        steps.append((at, sizes, alive))
+        at = after
         going = at < end
-        if np.count_nonzero(going) != len(going):
+        if not going.all():
             alive, at, end = alive[going], at[going], end[going]
-    walked = _block_by_block(steps, len(payloads.starts))
-    versioned = np.flatnonzero(data[walked[3]])
+    begins, sizes, blocks = _block_by_block(steps, len(payloads.starts))
+    key_size = (sizes >> _KEY_SHIFT).astype(np.int64)
+    ends = begins + 8 + key_size + (sizes & _VALUE_MASK).astype(np.int64)
+    row_size = data[begins + 8].astype(np.int64) << 8 | data[np.minimum(begins + 9, len(data) - 1)]
+    wrong_row = np.flatnonzero(row_size > key_size - 2)
+    if len(wrong_row):
+        raise _broken(site, block_offsets, blocks[wrong_row[0]])
+    versioned = np.flatnonzero(data[ends])
     if len(versioned):
-        behind = np.searchsorted(payloads.ends, walked[3][versioned[0]], side="right")
-        raise _versioned(site, block_offsets, behind)
-    return walked
+        raise _versioned(site, block_offsets, blocks[versioned[0]])
+    return begins + 8, row_size, begins + 8 + key_size, ends
 
 
 def _block_by_block(
-    steps: list[tuple[Int64s, Int64s, Int64s, Int64s, Any]], blocks: int
-) -> _Walked:
-    """Reorder what was found step by step: a cell's place in its block is its step."""
+    steps: list[tuple[Int64s, UInt64s, Any]], blocks: int
+) -> tuple[Int64s, UInt64s, Int64s]:
+    """What was found step by step, in file order: a cell's place in its block is its step."""
     if not steps:
         none = np.zeros(0, np.int64)
-        return none, none, none, none
-    per_block = np.bincount(np.concatenate([s[4] for s in steps]), minlength=blocks)
-    first = np.cumsum(per_block) - per_block
-    place = np.concatenate([first[s[4]] + number for number, s in enumerate(steps)])
-    out = np.empty((4, len(place)), np.int64)
-    for column in range(4):
-        out[column, place] = np.concatenate([s[column] for s in steps])
-    return out[0], out[1], out[2], out[3]
+        return none, none.view(np.uint64), none
+    of_block = np.concatenate([s[2] for s in steps])
+    per_block = np.bincount(of_block, minlength=blocks)
+    step = np.repeat(np.arange(len(steps)), [len(s[2]) for s in steps])
+    place = (np.cumsum(per_block) - per_block)[of_block] + step
+    begins, sizes = np.empty(len(place), np.int64), np.empty(len(place), np.uint64)
+    begins[place] = np.concatenate([s[0] for s in steps])
+    sizes[place] = np.concatenate([s[1] for s in steps])
+    return begins, sizes, np.repeat(np.arange(blocks), per_block)
 
 
 def _broken(site: Site, block_offsets: Int64s, number: Any) -> Exception:

@@ -1,13 +1,16 @@
 """HFiles, and the records of the metadata table inside of them.
 
 An HFile that reads must give the cells that a second, plain reader finds (`hfile_model`), and agree
-with itself: a look-up of every key and a prefix scan give what reading everything gave. Where all
-its data blocks carry checksums, no cell may come out that was in none of the seeds: damage cannot
-invent one. Files of Hudi's own writer carry none; their values may be others, in the same cells.
+with itself: a look-up of every key and a prefix scan give what reading everything gave. Where its
+data blocks are compressed and summed, no cell may come out that was in none of the seeds: damage
+cannot invent one. Files of Hudi's own writer have no sums; their values may be others, in the same
+cells. What reads can also be written: an HFile of the same cells, and records merged into a base
+file.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from functools import lru_cache
 from random import Random
@@ -18,18 +21,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.codec.crc32c import crc32c_chunks
-from lakewright.codec.hfile import HFile
+from lakewright.codec.hfile import HFile, encode_hfile
 from lakewright.codec.hfile.cells import starting_with
+from lakewright.errors import UnsupportedTableError
 from lakewright.format.log_block import BlockType, read_blocks
+from lakewright.format.version import TableVersion
 from lakewright.metadata.bloom_index import bloom_filters
 from lakewright.metadata.files import file_table, listed_partitions
+from lakewright.metadata.merging import merged_records
 from lakewright.metadata.record_index import record_locations, secondary_keys
+from lakewright.metadata.record_schema import written_schema
 from lakewright.metadata.records import Everything, FileGroupReader, Keys, Part, Selection
 from lakewright.metadata.statistics import aligned_ranges, column_statistics
 from lakewright.testing.fuzz.corpus import Corpus, Seed
 from lakewright.testing.fuzz.hfile_model import UnreadableError, model_cells
 from lakewright.testing.fuzz.json_shapes import change_json_line
 from lakewright.testing.fuzz.judging import PATH, Case, Target, demand, demand_sound
+from lakewright.testing.fuzz.made_metadata import index_records, written_hfiles
 from lakewright.testing.fuzz.mutators import mutate_plainly
 
 __all__ = ["TARGETS", "check_cells"]
@@ -44,11 +52,16 @@ _MAGICS: Final = (
     b"FILEINF2",
 )
 _CRC32C: Final = 2
+_GZIP: Final = b"\x1f\x8b\x08"
 _TRAILER: Final = 4096
+_INDEX: Final = re.compile(
+    r"\b(files|column_stats|partition_stats|bloom_filters|record_index|secondary_index_\w+)\b"
+)
 
 
 def _hfile_seeds(corpus: Corpus) -> list[Seed]:
-    return corpus.matching(r"\.hfile$", limit=40, bytes_max=16 << 10)
+    made = [Seed(f"made:{name}", data) for name, data in written_hfiles().items()]
+    return [*made, *corpus.matching(r"\.hfile$", limit=40, bytes_max=16 << 10)]
 
 
 def _check_hfile(case: Case) -> None:
@@ -62,6 +75,8 @@ def _check_hfile(case: Case) -> None:
     check_cells(case.data, keys, values)
     if file.block_count and _is_ascending(keys):
         distinct = len(keys.unique()) == len(keys)
+        if distinct:
+            _check_written(keys, values)
         demand(not distinct or file.lookup(keys).equals(values), "a look-up gave other values")
         for at in range(0, len(keys) if distinct else 0, 1 + len(keys) // 5):
             found = file.lookup(keys[at : at + 1])
@@ -75,6 +90,12 @@ def _check_hfile(case: Case) -> None:
         told = zip(keys.to_pylist(), values.to_pylist(), strict=True)
         invented = [key for key, value in told if (key, value) not in known]
         demand(not invented or not case.seed.data, f"invented cells: {invented[:3]}")
+
+
+def _check_written(keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
+    if len(keys) and pc.max(pc.binary_length(keys)).as_py() < 1 << 15:
+        again = HFile(encode_hfile(keys, values), path=PATH).cells()
+        demand(again == (keys, values), "written again, the cells are others")
 
 
 def check_cells(data: bytes, keys: pa.BinaryArray, values: pa.BinaryArray) -> None:
@@ -93,13 +114,16 @@ def _is_ascending(keys: pa.BinaryArray) -> bool:
 
 
 def _all_summed(data: bytes) -> bool:
-    """Whether every data block of the file has the checksums of the newest kind."""
+    """Whether every data block has the checksums of the newest kind, and gzip's own.
+
+    A mutant may be summed again (`_sum_again`); then only gzip notices what was changed.
+    """
     at = data.find(_DATA_MAGIC)
     kinds = []
     while 0 <= at < len(data) - 33:
-        kinds.append(data[at + 24])
+        kinds.append((data[at + 24], data[at + 33 : at + 36]))
         at = data.find(_DATA_MAGIC, at + 1)
-    return bool(kinds) and set(kinds) == {_CRC32C} and data.count(b"TRABLK") == 1
+    return set(kinds) == {(_CRC32C, _GZIP)} and data.count(b"TRABLK") == 1
 
 
 @lru_cache(maxsize=64)
@@ -229,7 +253,11 @@ def _record_seeds(corpus: Corpus) -> list[Seed]:
             for block in read_blocks(seed.data, path=seed.name)
             if block.type is BlockType.HFILE_DATA
         ]
-    return [seed for seed in seeds if seed is not None]
+    made = [
+        Seed(f"made:{index}#cells", pack_cells(schema.encode(), cells))
+        for index, (schema, cells) in index_records().items()
+    ]
+    return [*made, *(seed for seed in seeds if seed is not None)]
 
 
 def _packed_seed(name: str, schema: bytes, data: bytes) -> Seed | None:
@@ -272,6 +300,24 @@ def _check_records(case: Case) -> None:
     else:
         texts = [k.decode("utf-8", "replace") for k, _ in cells]
         demand_sound(record_locations([reader], pa.array(texts, pa.string())))
+    _check_merged(place, reader)
+
+
+def _check_merged(place: str, reader: FileGroupReader) -> None:
+    """Records merged into one per key are merged: once more, they stay as they are."""
+    found = _INDEX.search(place)
+    if found is None:
+        return
+    version = TableVersion.of(8)
+    try:
+        once = merged_records(found[0], reader.read(Everything()), version=version)
+    except UnsupportedTableError:
+        return  # of a newer index version
+    part = Part(once.keys, once.values, written_schema(version), PATH)
+    again = merged_records(found[0], [part] if len(once) else [], version=version)
+    for column in (once.keys, once.values):
+        demand_sound(column)
+    demand(again == once, "records merged again are others")
 
 
 def _check_statistics(reader: FileGroupReader, keys: pa.BinaryArray) -> None:
@@ -304,7 +350,7 @@ TARGETS: Final = (
         about="HFiles: trailer, indexes, cells, look-ups",
         seeds=_hfile_seeds,
         check=_check_hfile,
-        tokens=(*_MAGICS, b'TRABLK"$', b"PBUF", b"\x1f\x8b\x08"),
+        tokens=(*_MAGICS, b'TRABLK"$', b"PBUF", _GZIP),
         shapes=(_change_unsummed, _change_unsummed, _change_trailer, _sum_again),
         share=8,
     ),
