@@ -8,11 +8,11 @@ WORKERS ?= 2
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
-	interop-kills interop-locks interop-upserts interop-writers sim bench bench-spark \
-	bench-writing bench-keyed lock clean
+	interop-kills interop-service-kills interop-hfiles interop-locks interop-upserts interop-services \
+	interop-writers sim bench bench-spark bench-writing bench-keyed bench-services lock clean
 
 help: ## Show this help
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
 
 setup: $(STAMP) ## Make .venv with everything a developer needs
 
@@ -61,6 +61,7 @@ interop: interop-env ## Prove agreement with real Hudi, reading and writing; wri
 	$(BIN)/python -m interop.run $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m interop.written)
 	$(if $(ARGS),,$(BIN)/python -m interop.keyed)
+	$(if $(ARGS),,$(BIN)/python -m interop.serviced)
 
 interop-smoke: interop-env ## A dozen tables of the interop corpus, for continuous integration
 	$(BIN)/python -m interop.run --only 'v6_mor_pending_compaction_*' 'v6_mor_deletes_*' 'v8_mor_updates_*' 'v8_mor_partial_update*' 'v9_mor_compaction_*' 'v9_cow_overwrites_*'
@@ -86,19 +87,28 @@ interop-writes: interop-env ## Take tables through every write; real Hudi reads 
 interop-upserts: interop-env ## Upsert and delete by every index; real Hudi reads and goes on after each
 	$(BIN)/python -m interop.keyed $(ARGS)
 
+interop-services: interop-env ## Service tables in turns with real Hudi; each executes the other's plans
+	$(BIN)/python -m interop.serviced $(ARGS)
+
 interop-writers: interop-env ## Several writers, ours and Hudi, upsert and delete overlapping keys at once
 	$(BIN)/python -m interop.keyed_writers $(ARGS)
 
 interop-kills: interop-env ## Kill writers at every phase; the next reader and writer must be right
 	$(BIN)/python -m interop.kill_writes $(ARGS)
 
+interop-service-kills: interop-env ## Kill and stop compaction, clean and rollback at every phase beside others
+	$(BIN)/python -m interop.service_kills $(ARGS)
+
+interop-hfiles: interop-env ## HBase's reader and Hudi's own read HFiles that lakewright wrote
+	$(BIN)/python -m interop.hfiles
+
 interop-locks: interop-env ## Hudi and lakewright write one table under Hudi's lock file
 	$(BIN)/python -m interop.lock_proof --hudi 0.15.0 $(ARGS)
 	$(BIN)/python -m interop.lock_proof --hudi 1.0.2 $(ARGS)
 
-SEEDS ?= 1000
-sim: setup ## Simulated worlds of writers, crashes and stalls: make sim SEEDS=1000
-	$(BIN)/python -m lakewright.testing.sim --seeds $(SEEDS) --jobs $(WORKERS) $(ARGS)
+SEEDS ?= 100000
+sim: setup ## So many simulated worlds, and a fiftieth with real files: make sim SEEDS=1000
+	$(BIN)/python -m lakewright.testing.sim --worlds $(SEEDS) --jobs $(WORKERS) $(ARGS)
 
 bench: setup ## Measure; reports and plots go to bench/results
 	$(BIN)/python -m bench.run $(ARGS)
@@ -110,6 +120,10 @@ bench-spark: interop-env ## Measure on Spark, beside Parquet and real Hudi
 bench-writing: interop-env ## Measure writing, beside real Hudi
 	$(BIN)/python scripts/spark_env.py 35
 	$(BIN)/python -m bench.writing $(ARGS)
+
+bench-services: interop-env ## Measure compaction, clean and archiving, beside real Hudi
+	$(BIN)/python scripts/spark_env.py 35
+	$(BIN)/python -m bench.services $(ARGS)
 
 bench-keyed: interop-env ## Measure upserts and deletes, beside real Hudi and deltalake
 	$(BIN)/python scripts/spark_env.py 35

@@ -152,6 +152,8 @@ class Hudi:
             return self.run_sql(path, name, step)
         if kind == "call":
             return self.call(path, name, step)
+        if kind == "plan":
+            return self.plan(path, step)
         raise ValueError(f"unknown step {kind}")
 
     def write(self, path: str, step: dict[str, Any]) -> None:
@@ -177,6 +179,33 @@ class Hudi:
             arguments = {"path": path, **arguments}
         given = ", ".join(f"{key} => {literal(value)}" for key, value in arguments.items())
         return self.set_and_run(f"call {step['procedure']}({given})", step.get("settings", {}))
+
+    def plan(self, path: str, step: dict[str, Any]) -> str | None:
+        """Put the plan of a service on the timeline and leave it there; its time, if it has one.
+
+        `clean` is planned by the writer's own rules; `rollback`, at a given time, takes the newest
+        pending write back.
+        """
+        java = self.spark._jvm
+        hudi = java.org.apache.hudi
+        options = java.PythonUtils.toScalaMap(step["options"])
+        client = hudi.HoodieCLIUtils.createHoodieWriteClient(
+            self.spark._jsparkSession, path, options, java.scala.Option.apply(None)
+        )
+        try:
+            if step["service"] == "clean":
+                kind = hudi.common.model.TableServiceType.CLEAN
+                made = client.scheduleTableService(hudi.common.util.Option.empty(), kind)
+                return str(made.get()) if made.isPresent() else None
+            config, context = client.getConfig(), client.getEngineContext()
+            table = hudi.table.HoodieSparkTable.create(config, context)
+            writes = table.getMetaClient().getActiveTimeline().getWriteTimeline()
+            dead = writes.filterPendingExcludingCompaction().lastInstant().get()
+            by_markers = config.shouldRollbackUsingMarkers()
+            table.scheduleRollback(context, step["time"], dead, False, by_markers, False)
+            return str(step["time"])
+        finally:
+            client.close()
 
     def set_and_run(self, text: str, settings: dict[str, str]) -> Any:
         """Run a statement under settings of its own; the rows as JSON values."""
@@ -234,7 +263,8 @@ def literal(value: Any) -> str:
 
 def summary(step: dict[str, Any]) -> str:
     """A few words on a step, for messages."""
-    detail = step.get("operation") or step.get("procedure") or step.get("text", "")[:60]
+    named = step.get("operation") or step.get("procedure") or step.get("service")
+    detail = named or step.get("text", "")[:60]
     return f"{step['do']} {detail}".strip()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interop.cases import Traits
+from interop.cases import DIALECT_OF_TABLE_VERSION, Traits
 from interop.options import PAYLOAD_CLASSES, write_options
 from interop.written_cases import LOCK, NO_SMALL_FILES, WrittenCase
 from interop.written_rows import Row
@@ -38,6 +38,22 @@ class KeyedCase(WrittenCase):
     def name(self) -> str:
         """Short, unique."""
         return f"v{self.version}_{self.type}_{self.index.lower()}"
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        kind = {"cow": "Copy-on-Write", "mor": "Merge-on-Read"}[self.type]
+        return f"{kind}, version {self.version}, {self.index.lower().replace('_', ' ')} index"
+
+    @property
+    def hudi(self) -> str:
+        """The Hudi that the table belongs to: it reads after every step, and writes."""
+        return DIALECT_OF_TABLE_VERSION[self.version]
+
+    @property
+    def blocks(self) -> str:
+        """The format of log blocks."""
+        return "avro"
 
     @property
     def is_global(self) -> bool:
@@ -85,6 +101,7 @@ class KeyedCase(WrittenCase):
             paths=self.paths,
             merge={"partial": "partial_payload"}.get(self.merge, self.merge),
             index="bucket" if self.index == "BUCKET" else "bloom",
+            blocks=self.blocks,
         )
         full = not self.small_files or (self.type == "mor" and self.version == 8)
         return {

@@ -43,6 +43,8 @@ class Stored:
     """What the log says to a reader that orders deletions by their values too."""
     struck: bool = False
     """Whether a deletion without an ordering value is somewhere in the log."""
+    then: Stored | None = None
+    """What it is going to be when a compaction is done that was planned before."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Model:
 
     case: KeyedCase
     held: dict[Place, Stored] = field(default_factory=dict)
+    planned: bool = False
+    """Whether a compaction is planned and not done."""
 
     @property
     def rule(self) -> Rule:
@@ -146,14 +150,25 @@ class Model:
             old = seen[self.case.identity(row)]
             self._upsert_one({**old, **{name: row[name] for name in columns}})
 
+    def plan(self) -> None:
+        """What is there now goes into base files with the next compaction; what follows does not.
+
+        Readers see the same until then.
+        """
+        for stored in self.held.values():
+            stored.then = Stored(base=self._seen(stored))
+        self.planned = True
+
     def compact(self) -> None:
-        """Everything into base files."""
+        """What was planned into base files, everything if nothing was."""
+        if not self.planned:
+            self.plan()
         for place, stored in list(self.held.items()):
-            seen = self._seen(stored)
-            if seen is None:
+            if stored.then is not None:
+                self.held[place] = stored.then
+            if self.held[place].base is None and self.held[place].log is None:
                 del self.held[place]
-            else:
-                self.held[place] = Stored(base=seen)
+        self.planned = False
 
     def place(self, row: Row) -> Place:
         """Where a row belongs."""
@@ -167,16 +182,19 @@ class Model:
         if not isinstance(version, Delete) and version.get(FLAG):
             version = Delete(version[ORDER])
         if stored is None and self.case.index == "BUCKET":
-            stored = self.held[place] = Stored()
-        if stored is not None:
-            older = stored.log
-            stored.log = version if older is None else self.rule.in_log(older, version)
-            before = stored.ordered
-            stored.ordered = version if before is None else ORDERED.in_log(before, version)
-            stored.last = version
-            stored.struck |= version == Delete()
-        elif not isinstance(version, Delete):
+            stored = self.held[place] = Stored(then=Stored() if self.planned else None)
+        for each in (stored, stored.then) if stored is not None else ():
+            if each is not None:
+                self._append(each, version)
+        if stored is None and not isinstance(version, Delete):
             self.held[place] = Stored(base=version)
+
+    def _append(self, stored: Stored, version: Version) -> None:
+        older, before = stored.log, stored.ordered
+        stored.log = version if older is None else self.rule.in_log(older, version)
+        stored.ordered = version if before is None else ORDERED.in_log(before, version)
+        stored.last = version
+        stored.struck |= version == Delete()
 
     def _put_base(self, place: Place, stored: Stored | None, version: Version) -> None:
         if stored is None:

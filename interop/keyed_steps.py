@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -40,6 +40,16 @@ def marked_columns() -> Columns:
     return Columns(pa.schema([*columns(evolved=True).schema, pa.field(FLAG, pa.bool_())]))
 
 
+@dataclass(frozen=True)
+class Finding:
+    """What a step has asked others itself: who, what it must be, and what was answered."""
+
+    reader: str
+    ours: pa.Table
+    theirs: pa.Table | str
+    """What was read, or with what it was refused."""
+
+
 @dataclass
 class KeyedTable:
     """One table under test."""
@@ -56,6 +66,8 @@ class KeyedTable:
     too_late: set[int] = field(default_factory=set)
     """Keys whose deletion came too late."""
     lock: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    """Of the step that is being done."""
 
     def __post_init__(self) -> None:
         self.model = Model(self.case)
@@ -110,13 +122,18 @@ class KeyedTable:
         self.model.delete_where(chosen)
 
 
+T = TypeVar("T", bound=KeyedTable)
+
+
 @dataclass(frozen=True)
-class Step:
+class Step(Generic[T]):
     """One step; `does` returns False where there is nothing to do on that table."""
 
     name: str
     by: str  # lakewright or Hudi
-    does: Callable[[KeyedTable, Hudi], bool | None]
+    does: Callable[[T, Hudi], bool | None]
+    asked: bool = True
+    """Whether the table is read by others after it."""
 
 
 # ---- ours ------------------------------------------------------------------------------------
@@ -281,7 +298,7 @@ def hudi_upsert(
     def does(t: KeyedTable, hudi: Hudi) -> None:
         keys = [i for i in t.alive() if i not in t.travelled]
         rows = [*t.rows([*keys[::2], *t.new(5)], order), *t.rows(keys[1::4], 3)]
-        _hudi(t, hudi, "upsert", rows, more or {})
+        hudi_write(t, hudi, "upsert", rows, more or {})
         t.model.upsert(rows)
 
     return does
@@ -298,13 +315,14 @@ def hudi_delete(t: KeyedTable, hudi: Hudi) -> None:
     """A fifth of the rows."""
     hidden = t.too_late if t.case.is_global and t.case.version == 8 else ()
     rows = t.rows([i for i in t.alive()[::5] if i not in hidden], 120)
-    _hudi(t, hudi, "delete", rows, {})
+    hudi_write(t, hudi, "delete", rows, {})
     t.model.delete(rows)
 
 
-def _hudi(
+def hudi_write(
     t: KeyedTable, hudi: Hudi, operation: str, rows: Sequence[Row], more: dict[str, str]
 ) -> None:
+    """A write of Hudi's, with the table's options and some more."""
     step: dict[str, Any] = {
         "do": "write",
         "operation": operation,
@@ -316,7 +334,7 @@ def _hudi(
     hudi.steps(t.path, t.case.name, [step])
 
 
-STEPS = (
+STEPS: tuple[Step[KeyedTable], ...] = (
     Step("bulk_insert", "lakewright", first),
     Step("append", "lakewright", append),
     Step("upsert", "lakewright", upsert(20)),

@@ -54,6 +54,21 @@ def count_changes(plan: KillPlan, who: bytes) -> None:
     sys.addaudithook(_Counter(plan, who).heard)
 
 
+def changed_path(folder: str, event: str, arguments: tuple[Any, ...]) -> str | None:
+    """What an event that the interpreter tells of is going to change below a folder; None: nothing.
+
+    Of two names it is the new one.
+    """
+    if event == "open":
+        changes = isinstance(arguments[2], int) and arguments[2] & WRITING
+    else:
+        changes = event in CHANGES
+    if not changes:
+        return None
+    given = (a for a in reversed(arguments[:2]) if isinstance(a, str | bytes | os.PathLike))
+    return next((path for path in map(os.fsdecode, given) if path.startswith(folder)), None)
+
+
 def members(session: int) -> Iterator[int]:
     """The living processes of a session."""
     for entry in Path("/proc").iterdir():
@@ -81,11 +96,7 @@ class _Counter:
 
     def heard(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Called by the interpreter before it does something."""
-        if event == "open":
-            changes = isinstance(arguments[2], int) and arguments[2] & WRITING
-        else:
-            changes = event in CHANGES
-        if not changes or not any(self._below(a) for a in arguments[:2]):
+        if changed_path(self._plan.folder, event, arguments) is None:
             return
         with self._threads:
             fcntl.lockf(self._file, fcntl.LOCK_EX)  # other processes wait
@@ -94,7 +105,3 @@ class _Counter:
             if number == self._plan.kill_at:
                 kill_session(self._plan.session)
             fcntl.lockf(self._file, fcntl.LOCK_UN)
-
-    def _below(self, argument: Any) -> bool:
-        text = os.fsdecode(argument) if isinstance(argument, str | bytes | os.PathLike) else ""
-        return text.startswith(self._plan.folder)

@@ -47,7 +47,6 @@ SPARK = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.python.daemon.module": "interop.kill_daemon",
     # A machine that is busy must not look like a lost executor.
     "spark.network.timeout": "7200s",
     "spark.executor.heartbeatInterval": "3600s",
@@ -95,14 +94,22 @@ def arrow_writer(scratch: str) -> Write:  # noqa: ARG001 - Spark's needs it
     return lambda path, operation: operate(lw.Table.open(path), operation, lambda rows: rows)
 
 
+def spark_session(scratch: str, daemon: str) -> Any:
+    """A Spark whose workers are forked from a module that watches them."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+    from lakewright.spark import session
+
+    folders = {"spark.local.dir": scratch, "spark.sql.warehouse.dir": f"{scratch}/sql"}
+    config = {**SPARK, **folders, "spark.python.daemon.module": daemon}
+    return session("killed", master="local[2]", config=config)
+
+
 def spark_writer(scratch: str) -> Write:
     """Writes with a Spark of its own, whose workers write all files."""
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
-    from lakewright.spark import SparkTable, session, write_verbs
+    spark = spark_session(scratch, "interop.kill_daemon")
+    from lakewright.spark import SparkTable, write_verbs
 
     write_verbs.INLINE_ROWS = -1  # small appends too
-    config = {**SPARK, "spark.local.dir": scratch, "spark.sql.warehouse.dir": f"{scratch}/sql"}
-    spark = session("killed", master="local[2]", config=config)
     return lambda path, operation: operate(
         SparkTable.open(spark, path), operation, spark.createDataFrame
     )

@@ -29,6 +29,7 @@ from lakewright.format.timeline import (
     read_instant,
 )
 from lakewright.format.version import TableVersion
+from lakewright.runtime.clock import ManualClock
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from tests.fixtures import SHARED_ABSENT, shared_tables
@@ -80,6 +81,26 @@ def test_of_each_instant_the_highest_state_is_kept() -> None:
     assert found.instants[1].completion_time is None
 
 
+@pytest.mark.parametrize("version", [6, 8])
+def test_an_unchanged_listing_is_the_same_timeline_and_a_changed_one_is_another(
+    version: int,
+) -> None:
+    done = "1_3.commit" if version == 8 else "1.commit"
+    clock = ManualClock()
+    storage, props = MemoryStorage(MemoryBucket(clock=clock)), properties(version)
+    path = f"{props.timeline_folder}/{done}"
+    storage.replace(path, b"")
+    first = load_timeline(storage, props)
+    assert load_timeline(storage, props) is first
+    storage.replace(f"{props.timeline_folder}/2.clean.requested", b"")
+    assert times(load_timeline(storage, props)) == ["1", "2"]
+    storage.delete(f"{props.timeline_folder}/2.clean.requested")
+    clock.sleep(5.0)
+    storage.replace(path, b"again")
+    touched = load_timeline(storage, props)
+    assert (touched == first) == (version == 8)  # version 6 has times of files
+
+
 def test_a_finished_service_does_not_look_pending() -> None:
     found = timeline(
         "1.compaction.requested",
@@ -99,6 +120,13 @@ def test_a_savepoint_is_another_instant_than_the_commit_of_its_time() -> None:
     assert [i.action for i in found] == ["commit", "savepoint"]
     assert found.get("1") is found.instants[0]
     assert found.get("1", "savepoint") is found.instants[1]
+
+
+def test_an_instant_is_found_by_the_action_of_any_of_its_states() -> None:
+    found = timeline("1.compaction.requested", "1_2.commit", "3.compaction.requested")
+    assert found.get("1", "compaction") is found.get("1", "commit") is found.instants[0]
+    assert found.get("3", "compaction") is found.get("3", "commit") is found.instants[1]
+    assert found.get("1", "deltacommit") is None
 
 
 def test_files_that_are_no_instants_are_left_out() -> None:

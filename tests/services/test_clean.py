@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +40,8 @@ from lakewright.format.version import TableVersion
 from lakewright.runtime import ManualClock
 from lakewright.runtime.cancel import CancelToken
 from lakewright.runtime.events import Event
+from lakewright.runtime.lanes import FEW
+from lakewright.runtime.spawn import ThreadSpawner
 from lakewright.services.clean import (
     CleanResult,
     execute_clean,
@@ -501,6 +504,39 @@ def test_a_cancelled_clean_stops_between_two_files_and_is_finished_later() -> No
 
 
 # ---- many files --------------------------------------------------------------------------------
+
+
+class _LanesOnly(ThreadSpawner):
+    """Runs lanes; heartbeats beat once."""
+
+    def __init__(self) -> None:
+        self.lanes: list[str] = []
+
+    def spawn(self, fn: Any, name: str) -> Any:
+        if not name.startswith("lane-"):
+            return None
+        self.lanes.append(name)
+        return super().spawn(fn, name)
+
+
+def test_many_files_go_several_at_a_time_and_are_told_one_by_one() -> None:
+    world = World.with_history()
+    groups = [f"b/g{n:02d}" for n in range(20)]
+    for _ in range(4):
+        world.commit(*groups)
+    before = world.data()
+    told: list[int] = []
+    spawner = _LanesOnly()
+
+    def hear(event: Event) -> None:
+        if event.kind == "clean.delete":
+            told.append(event.done)
+
+    result = run_clean(world.access(spawner=spawner, on_event=hear), ONE)
+    assert result.files_deleted == len(before - world.data()) > FEW
+    assert told == list(range(1, result.files_deleted + 1))
+    assert len(set(spawner.lanes)) > 1
+    assert run_clean(world.access(), ONE) == CleanResult()
 
 
 @pytest.mark.slow

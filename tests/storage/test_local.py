@@ -239,6 +239,21 @@ def test_a_file_system_that_repeats_a_link_recognises_its_own(
     assert storage.read("x") == b"1"
 
 
+def test_a_folder_that_others_remove_in_the_meantime_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = LocalStorage(tmp_path, unfinished="unfinished")
+    write = local.write_file
+
+    def interrupted(temporary: str, data: bytes) -> None:
+        write(temporary, data)
+        storage.delete_tree("folder")
+
+    monkeypatch.setattr(local, "write_file", interrupted)
+    storage.create_if_absent("folder/x", b"1")
+    assert storage.read("folder/x") == b"1"
+
+
 def test_a_folder_that_cannot_be_synced_leaves_the_outcome_unknown(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,21 +266,36 @@ def test_a_folder_that_cannot_be_synced_leaves_the_outcome_unknown(
     assert storage.read("x") == b"1"
 
 
+@pytest.mark.parametrize("gone", ["folder/x", "folder"])
+def test_what_others_remove_at_once_was_published_all_the_same(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    sync = local_files.sync_folder
+
+    def interrupted(folder: str) -> None:
+        storage.delete(gone)
+        storage.delete_tree(gone)
+        sync(folder)
+
+    monkeypatch.setattr(local, "sync_folder", interrupted)
+    assert storage.create_if_absent("folder/x", b"1").size == 1
+    assert storage.replace("folder/x", b"22").size == 2
+    assert not storage.exists(gone)
+
+
 def test_a_holder_that_was_stopped_is_waited_for_a_while_only(tmp_path: Path) -> None:
     clock = ManualClock()
     storage = LocalStorage(tmp_path, clock=clock)
     etag = storage.create_if_absent("x", b"1").etag or ""
     with local_files.folder_lock(str(tmp_path), clock, required=True):
-        for change in (
-            lambda: storage.replace("x", b"2"),
-            lambda: storage.replace_if_match("x", b"2", etag),
-        ):
-            with pytest.raises(StorageUnavailableError, match="held the folder") as caught:
-                change()
-            assert caught.value.retryable
-    assert 20 <= clock.monotonic_s() < 21
+        with pytest.raises(StorageUnavailableError, match="held the folder") as caught:
+            storage.replace_if_match("x", b"2", etag)
+        assert caught.value.retryable
+        assert 10 <= clock.monotonic_s() < 11
+        storage.replace("y", b"a sign of life")
+        assert 11 <= clock.monotonic_s() < 12
     storage.replace_if_match("x", b"2", etag)
-    assert _names(storage) == {"x"}
+    assert _names(storage) == {"x", "y"}
 
 
 def test_locks_that_do_not_exist_are_needed_only_for_conditions(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from lakewright.format.file_slices import FileGroupId
+from lakewright.format.history_writing import append_history, history_row, history_table
 from lakewright.format.instant import State, format_instant_name
 from lakewright.format.log_block import rollback_block
 from lakewright.format.records import (
+    ActionInstant,
+    CleanerPlan,
+    CleanFileInfo,
+    CleanMetadata,
     CommitMetadata,
     CompactionOperation,
     CompactionPlan,
     InstantInfo,
+    RestorePlan,
     RollbackMetadata,
     RollbackPlan,
+    SavepointMetadata,
+    SavepointPartitionMetadata,
     WriteStat,
 )
 from lakewright.format.table_properties import TableProperties
@@ -58,6 +67,57 @@ class _Table:
             time, action, state, layout=version.layout_version, completion_time=completion_time
         )
         return self.file(f"{self.state.properties.timeline_folder}/{name}", content)
+
+    def gone(self, time: str, action: str, state: State) -> _Table:
+        """A state file goes."""
+        files = self.state.states_of(time)
+        file = next(f for f in files if (f.action, f.state) == (action, state))
+        self.state.remove(f"{self.state.properties.timeline_folder}/{file.name}")
+        return self
+
+    def archived(self, time: str, action: str = "commit") -> _Table:
+        """A completed instant is in the archive, and off the timeline."""
+        storage, properties = MemoryStorage(), self.state.properties
+        file = next(f for f in self.state.states_of(time) if f.state is State.COMPLETED)
+        row = history_row(file.instant, {file.name: file.instant}, lambda _: file.stored.content)
+        append_history(storage, properties, history_table([row]), check=lambda: None)
+        for path, content in storage.bucket.objects().items():
+            self.file(path, content)
+        return self.gone(time, action, State.COMPLETED)
+
+    def clean(self, time: str, *paths: str, retained: str = "", done: bool = False) -> _Table:
+        """A clean of some files."""
+        kept = ActionInstant(timestamp=retained, action="commit", state="COMPLETED")
+        plan = CleanerPlan(
+            policy="KEEP_LATEST_COMMITS",
+            earliest_instant_to_retain=kept if retained else None,
+            file_paths_to_be_deleted_per_partition={
+                "p": [CleanFileInfo(file_path=f"memory:/table/{path}") for path in paths]
+            },
+        )
+        content = plan.write(self.state.version)
+        self.instant(time, "clean", State.REQUESTED, content)
+        self.instant(time, "clean", State.INFLIGHT, content)
+        if done:
+            metadata = CleanMetadata(
+                start_clean_time=time,
+                time_taken_in_millis=1,
+                total_files_deleted=len(paths),
+                earliest_commit_to_retain=retained,
+                partition_metadata={},
+            )
+            self.instant(time, "clean", State.COMPLETED, metadata.write(self.state.version))
+        return self
+
+    def savepoint(self, time: str, *paths: str) -> _Table:
+        """A savepoint that keeps some files."""
+        names = [path.rpartition("/")[2] for path in paths]
+        kept = SavepointPartitionMetadata(partition_path="p", savepoint_data_file=names)
+        metadata = SavepointMetadata(
+            savepointed_by="a", savepointed_at=0, comments="", partition_metadata={"p": kept}
+        )
+        content = metadata.write(self.state.version)
+        return self.instant(time, "savepoint", State.COMPLETED, content, at=T5)
 
     def pending(self, time: str, action: str = "commit", plan: bytes = b"") -> _Table:
         self.instant(time, action, State.REQUESTED, plan)
@@ -175,6 +235,24 @@ def _compacted(file_id: str, who: str = "a") -> _Table:
     return table.file(made).instant(T3, "commit", State.COMPLETED, content)
 
 
+def _two_versions() -> _Table:
+    """Two committed base files of one group."""
+    table = _Table().file(_base(T1)).done(T1, "commit", _base(T1))
+    return table.file(_base(T2)).done(T2, "commit", _base(T2))
+
+
+def _restoring(table: _Table) -> _Table:
+    return table.pending(T2, "restore", RestorePlan().write(table.state.version))
+
+
+def _replacement_archived(*, cleaned: bool) -> _Table:
+    table = _Table().file(_base(T1)).done(T1, "commit", _base(T1))
+    table.done(T2, "replacecommit", replaced={"p": ["f-0"]}).done(T3)
+    if cleaned:
+        table.clean(T4, _base(T1)).state.remove(_base(T1))
+    return table.archived(T2, "replacecommit")
+
+
 Make = Callable[[], _Table]
 
 CASES: dict[str, tuple[Make, Make]] = {
@@ -226,7 +304,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda: _Table().file(_base(T1)).done(T1, "commit", _base(T1), operation="COMPACT"),
     ),
     "14.14": (
-        lambda: _Table().file(_log(T1)).pending(T1, "clean"),
+        lambda: _Table().pending(T1, "clean").file(_log(T1)),
         lambda: _Table().file(_log(T1)).done(T1, "deltacommit", _log(T1)),
     ),
     "14.15": (lambda: _replaced(later=True), lambda: _replaced(later=False)),
@@ -245,7 +323,7 @@ CASES: dict[str, tuple[Make, Make]] = {
     "14.20": (lambda: _compacted("g-0"), lambda: _compacted("f-0")),
     "14.22": (
         lambda: _Table(6).file(_base(T1)).done(T1, "deltacommit").file(_log(T2)),
-        lambda: _plan(_Table(6).done(T1, "deltacommit").file(_log(T2)), T2),
+        lambda: _plan(_Table(6).done(T1, "deltacommit"), T2).file(_log(T2)),
     ),
     "14.30": (lambda: _compacted("f-0", who="b"), lambda: _compacted("f-0")),
     "14.23": (
@@ -273,10 +351,35 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda: _Table().done(T1).rollback(T2, T1, done=True),
         lambda: _Table().done(T1).rollback(T3, T2, done=True),
     ),
+    "14.7": (
+        lambda: _restoring(_Table().done(T1)).pending(T3),
+        lambda: _restoring(_Table().pending(T1)).rollback(T3, T1),
+    ),
+    "14.8": (
+        lambda: _Table().pending(T1).done(T2).archived(T2),
+        lambda: _Table().done(T1).pending(T2).archived(T1),
+    ),
+    "14.32": (
+        lambda: _two_versions().clean(T3, _base(T2), retained=T2),
+        lambda: _two_versions().clean(T3, _base(T1)),
+    ),
+    "14.33": (
+        lambda: _Table().clean(T3, retained=T2, done=True).clean(T4, retained=T1, done=True),
+        lambda: _Table().clean(T3, retained=T1, done=True).clean(T4, retained=T2, done=True),
+    ),
+    "14.34": (
+        lambda: _Table().done(T1).savepoint(T1, _base(T1)),
+        lambda: _Table().file(_base(T1)).done(T1).savepoint(T1, _base(T1)),
+    ),
+    "14.37": (
+        lambda: _replacement_archived(cleaned=False),
+        lambda: _replacement_archived(cleaned=True),
+    ),
     "14.29a": (
         lambda: _beats("aabbaa"),
         lambda: _beats("aaabbb"),
     ),
+    "14.29c": (lambda: _beats("aab"), lambda: _beats("aaa")),
     "14.29b": (
         lambda: _Table().done(T1).file(f".hoodie/.heartbeat/{T1}"),
         lambda: _Table().pending(T1).file(f".hoodie/.heartbeat/{T1}"),
@@ -298,6 +401,61 @@ def test_a_checker_sees_what_is_wrong_and_nothing_else(rule: str) -> None:
     found = list(checker.check(broken().state))
     assert found and all(isinstance(text, str) for text in found)
     assert list(checker.check(sound().state)) == []
+
+
+@pytest.mark.parametrize("rule", [c.rule for c in ALL_CHECKERS if c.when is not When.AT_REST])
+def test_who_looks_after_every_change_needs_only_the_news(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checker = next(c for c in ALL_CHECKERS if c.rule == rule)
+    seen: list[str] = []
+
+    def look(state: TableState) -> None:
+        state.whole = False
+        seen.extend(checker.check(state))
+        state.looked()
+
+    for name in ("put", "remove"):
+        real = getattr(TableState, name)
+
+        def then_look(state: TableState, *change: Any, real: Any = real) -> str:
+            kind: str = real(state, *change)
+            if kind in checker.kinds:
+                look(state)
+            return kind
+
+        monkeypatch.setattr(TableState, name, then_look)
+    broken, sound = CASES[rule]
+    broken()
+    assert seen
+    seen.clear()
+    sound()
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        lambda: _two_versions().savepoint(T1, _base(T1)).clean(T3, _base(T1)),
+        lambda: _two_versions().clean(T4, _base(T1), retained=T2),
+        lambda: _plan(_sliced(), T3, _log(T2), base=_base(T1)).clean(T4, _log(T2)),
+        lambda: _sliced().clean(T4, _log(T2)),
+    ],
+    ids=["savepoint", "newest before the retained moment", "plan", "log of the newest slice"],
+)
+def test_a_clean_may_not_take_what_somebody_needs(needed: Make) -> None:
+    checker = next(c for c in ALL_CHECKERS if c.rule == "14.32")
+    assert list(checker.check(needed().state))
+
+
+def test_who_takes_a_silent_process_over_may_be_taken_over_again() -> None:
+    checker = next(c for c in ALL_CHECKERS if c.rule == "14.29a")
+    table = _Table().pending(T1)
+    for at_s, name in ((0, "a"), (2, "a"), (40, "b"), (42, "b"), (80, "a"), (82, "a")):
+        table.state.put(
+            f".hoodie/.heartbeat/{T1}", Stored(b"", at_s * 1000, name, 100 + at_s, float(at_s))
+        )
+    assert list(checker.check(table.state)) == []
 
 
 def test_a_late_beat_that_was_on_its_way_is_forgiven() -> None:

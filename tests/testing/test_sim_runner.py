@@ -7,7 +7,15 @@ import pytest
 from lakewright.storage.faults import SimulatedCrash
 from lakewright.testing.sim.__main__ import main
 from lakewright.testing.sim.actors import Actor
-from lakewright.testing.sim.runner import every_crash, replay_command, run_many, run_world
+from lakewright.testing.sim.runner import (
+    _chunks,
+    every_crash,
+    replay_command,
+    run_batches,
+    run_many,
+    run_world,
+    whole_run,
+)
 from lakewright.testing.sim.workloads import WORKLOADS
 from lakewright.testing.sim.world import World
 
@@ -50,7 +58,7 @@ def test_the_sound_toy_is_never_blamed() -> None:
     summary = run_many("toy", range(16))
     assert summary.failed == 0 and summary.worlds == 16
     assert summary.counts["commits"] > 16 * 6 and summary.counts["lock.taken_over"] > 0
-    assert any(what.startswith("crash.before") for what in summary.counts)
+    assert any(what.startswith("fault|crash before|writer|") for what in summary.counts)
 
 
 def test_the_broken_toy_is_caught_by_several_rules() -> None:
@@ -65,6 +73,32 @@ def test_other_processes_play_the_same_worlds() -> None:
     """Strings hash differently in each of them, so nothing may depend on the order of a set."""
     alone, shared = run_many("storm", range(6)), run_many("storm", range(6), jobs=2)
     assert (alone.counts, alone.digest) == (shared.counts, shared.digest)
+
+
+@pytest.mark.parametrize("workload", ["storm", "services-storm"])
+def test_a_trace_changes_nothing(workload: str) -> None:
+    for seed in range(3):
+        (told, first), (silent, second) = (
+            run_world(WORKLOADS[workload], seed, traced=traced) for traced in (True, False)
+        )
+        assert first == second and first.digest == second.digest
+        assert told.trace.lines and not silent.trace.lines
+
+
+def test_a_whole_run_has_every_sound_workload_and_some_with_real_files() -> None:
+    batches = whole_run(100_000)
+    real = sum(len(seeds) for name, seeds in batches.items() if WORKLOADS[name].real)
+    assert 2_000 <= real < 2_010
+    assert 100_000 <= sum(map(len, batches.values())) - real < 100_100
+    assert not any(WORKLOADS[name].broken for name in batches)
+    assert set(whole_run(1)) == set(batches)
+
+
+def test_an_early_end_has_seen_a_little_of_everything() -> None:
+    batches = {"toy": range(40), "toy-broken": range(40)}
+    found = run_batches(batches, seconds=0.0)
+    assert 1 <= sum(summary.worlds for summary in found.values()) < 80
+    assert [chunk[0] for chunk in _chunks(batches, 1)[:2]] == ["toy", "toy-broken"]
 
 
 def test_the_replay_command_shows_the_violation_with_its_trace(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakewright.errors import (
     NotFoundError,
@@ -110,7 +112,7 @@ def test_a_crash_at_an_operation_happens_before_or_after_its_effect(effect: bool
     assert outcome.ok and actor.operations == 5
     assert sorted(world.disk.bucket.objects()) == [f"a/{n}" for n in range(3 if effect else 2)]
     side = "after" if effect else "before"
-    assert outcome.counts == {f"crash.{side}.create_if_absent": 1}
+    assert outcome.counts == {f"fault|crash {side}|a|write data file": 1}
 
 
 def test_a_dead_process_is_started_again_as_often_as_it_may_be() -> None:
@@ -256,6 +258,26 @@ def test_folders_are_real_where_they_are() -> None:
 
     world.add("a", work)
     assert world.run().violations == ()
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans())))
+def test_a_listing_is_what_is_there_whatever_was_listed_before(
+    changes: list[tuple[str, str, bool]],
+) -> None:
+    world = World(1)
+    storage, there = world.setup.storage.child("t"), set[str]()
+    for folder, name, removes in changes:
+        path = f"{folder}/{name}"
+        if removes:
+            storage.delete(path)
+            there.discard(path)
+        else:
+            storage.replace(path, b"")
+            there.add(path)
+        assert storage.names(folder) == sorted(p[2:] for p in there if p[0] == folder)
+        assert [i.path for i in storage.list()] == sorted({p[0] for p in there})
+        assert [i.path for i in storage.walk()] == sorted(there)
+        assert storage.exists(folder) == any(p[0] == folder for p in there)
 
 
 def test_tasks_give_their_results_and_errors_to_whoever_asks() -> None:

@@ -47,6 +47,18 @@ def test_markers_of_the_timeline_server_are_read_also_after_its_restart(
     assert set(read_markers(storage, T) or ()) == set(markers)
 
 
+@given(st.sets(MARKERS, min_size=1, max_size=6))
+def test_the_checksums_that_hadoop_leaves_beside_markers_are_no_markers(
+    markers: set[Marker],
+) -> None:
+    storage = MemoryStorage()
+    for marker in markers:
+        create_marker(storage, T, marker)
+        folder, _, name = f"{marker_folder(T)}/{marker.text}".rpartition("/")
+        storage.replace(f"{folder}/.{name}.crc", b"crc\0")
+    assert set(read_markers(storage, T) or ()) == markers
+
+
 def test_an_instant_without_a_marker_folder_has_no_markers_but_not_none_of_them() -> None:
     assert read_markers(MemoryStorage(), T) is None
 

@@ -20,7 +20,7 @@ from lakewright.errors import CorruptFileError, FormatError, SchemaError
 from lakewright.format.log_block import LogBlock
 from lakewright.format.log_content import avro_frames_of, parquet_content
 
-__all__ = ["avro_rows", "open_parquet_block", "placed", "record_schema"]
+__all__ = ["avro_batches", "avro_rows", "open_parquet_block", "placed", "record_schema"]
 
 
 @contextmanager
@@ -50,16 +50,30 @@ def avro_rows(
     blocks: Sequence[LogBlock], *, columns: Collection[str] | None = None
 ) -> pa.RecordBatch:
     """The records of Avro (or change) blocks of one schema, as one batch."""
+    (batch,) = avro_batches(blocks, columns=columns, rows_max=None)
+    return batch
+
+
+def avro_batches(
+    blocks: Sequence[LogBlock], *, columns: Collection[str] | None = None, rows_max: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The records of Avro (or change) blocks of one schema, at most so many at a time."""
     first = blocks[0]
+    schema = record_schema(first)
     payload, starts, ends = avro_frames_of(blocks)
-    try:
-        with placed(first):
-            return decode_records(
-                payload, starts, ends, record_schema(first), columns=columns, path=first.path
-            )
-    except CorruptFileError as error:
-        _point_into_file(error, blocks)
-        raise
+    step = rows_max or max(1, len(starts))
+    for at in range(0, max(1, len(starts)), step):
+        part = slice(at, at + step)
+        try:
+            with placed(first):
+                yield decode_records(
+                    payload, starts[part], ends[part], schema, columns=columns, path=first.path
+                )
+        except CorruptFileError as error:
+            if "record" in error.context:
+                error.context["record"] += at
+            _point_into_file(error, blocks)
+            raise
 
 
 def open_parquet_block(block: LogBlock) -> ParquetFile:

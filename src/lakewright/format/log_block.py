@@ -157,6 +157,11 @@ def read_blocks(
     return _BlockReader(data, path, file_offset).read()
 
 
+def parse_block(data: bytes, *, path: str, file_offset: int) -> LogBlock:
+    """The one block that is all of `data`, whose frame was found to be sound."""
+    return _BlockReader(data, path, file_offset).block(0, len(data))
+
+
 def encode_block(
     block_type: BlockType, headers: Mapping[HeaderKey, str], content: bytes | memoryview
 ) -> bytes:
@@ -216,7 +221,7 @@ class _BlockReader:
         while size - position >= _MAGIC_LEN:
             end = self._end_of_sound_block(position)
             if end is not None:
-                self.blocks.append(self._block(position, end))
+                self.blocks.append(self.block(position, end))
             else:
                 found = _FIND_MAGIC.search(self.source, position + _MAGIC_LEN)
                 end = found.start() if found else size
@@ -257,7 +262,8 @@ class _BlockReader:
             )
         )
 
-    def _block(self, position: int, end: int) -> LogBlock:
+    def block(self, position: int, end: int) -> LogBlock:
+        """The block between two positions."""
         version, ordinal, header_count = _FIXED_FIELDS.unpack_from(
             self.view, position + _PREFIX.size
         )

@@ -34,6 +34,13 @@ class BlockSelection:
     skipped: Mapping[SkipReason, int]
     """Numbers of left-out blocks; a reason that did not occur is absent."""
 
+    def without_contents(self) -> BlockSelection:
+        """The same, not holding the bytes of any file."""
+        blocks, corrupt = (
+            [block.without_content() for block in part] for part in (self.blocks, self.corrupt)
+        )
+        return BlockSelection(blocks, corrupt, self.skipped)
+
 
 def select_blocks(
     blocks_in_file_order: Iterable[LogBlock],

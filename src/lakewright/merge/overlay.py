@@ -2,7 +2,7 @@
 
 Columns of fixed width are copied once and written at the replaced positions; the others are
 gathered from both sides in one pass. A column whose replacements equal what they replace, as keys
-and partition paths do, is not touched at all.
+and partition paths do, is not touched at all; `touched_columns` tells the others.
 """
 
 from __future__ import annotations
@@ -38,16 +38,31 @@ def overlay(
     gather: pa.Array | None = None
     columns = []
     for old, new in zip(base.columns, replacements.columns, strict=True):
-        if _has_fixed_width(old.type):
-            column = _scattered(old, positions, new)
-        elif _is_unchanged(old, positions, new):
+        if _is_unchanged(old, positions, new):
             column = old
+        elif _has_fixed_width(old.type):
+            column = _scattered(old, positions, new)
         else:
             gather = _gather_index(len(base), positions, keep) if gather is None else gather
             columns.append(pa.concat_arrays([old, new]).take(gather))
             continue
         columns.append(column if mask is None else column.filter(mask))
     return pa.RecordBatch.from_arrays(columns, schema=base.schema)
+
+
+def touched_columns(base: pa.RecordBatch, rows: pa.RecordBatch) -> frozenset[str] | None:
+    """Columns of an overlaid batch that are not those of `base`; None if rows are missing."""
+    if rows is base:
+        return frozenset()
+    if rows.num_rows != base.num_rows:
+        return None
+    columns = zip(rows.schema.names, base.columns, rows.columns, strict=True)
+    return frozenset(name for name, old, new in columns if _places(old) != _places(new))
+
+
+def _places(column: pa.Array) -> tuple[int, list[int | None]]:
+    """Where the values of a column lie in memory."""
+    return column.offset, [b if b is None else b.address for b in column.buffers()]
 
 
 def _gather_index(size: int, positions: Int64s, keep: Bools | None) -> pa.Array:

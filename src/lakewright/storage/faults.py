@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from lakewright.errors import OutcomeUnknownError, StorageUnavailableError
 
@@ -19,15 +19,14 @@ class SimulatedCrash(BaseException):
     """The process died here. Not an `Exception`, so that no handler carries on after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One storage operation of one client."""
 
     name: str
     """The method of `Storage`."""
     path: str
     """Full path in the bucket."""
-    index: int
+    index: int  # type: ignore[assignment] # hides a method that nobody needs
     """How many operations the client began before it."""
 
 

@@ -9,13 +9,15 @@ checks new bytes against an old sum. Symbolic links are followed; paths cannot l
 `sweep` removes them.
 
 `replace_if_match` compares and swaps under a `flock` on the folder: safe among lakewright processes
-of one machine, not against programs that do not take that lock; `guarantees.atomic_replace` is
-False for this reason. File systems without hard links are refused instead of losing exclusiveness.
+of one machine, not against programs that do not take that lock, nor against a plain `replace` of
+the same object that has waited a second for a stopped process; `guarantees.atomic_replace` is False
+for this reason. File systems without hard links are refused instead of losing exclusiveness.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import errno
 import os
 import stat as stat_bits
@@ -254,11 +256,14 @@ class LocalStorage:
                 if os.path.lexists(file_path):
                     self._taken(path)  # and its checksum is not ours to remove
                 remove_checksum(file_path)
+                # Looked at now: once it has its name, others may remove it at once.
+                info = file_info(path, os.stat(temporary))  # noqa: PTH116
                 if not link_new(temporary, file_path):
                     self._taken(path)
         except OSError as error:
             raise local_error(error, "create", path, self._root) from error
-        return self._published(path, file_path, folder)
+        self._make_durable(path, folder)
+        return info
 
     def _replace(self, path: str, data: Bytes, etag: str | None) -> ObjectInfo:
         file_path = self._at(checked_object(path))
@@ -275,22 +280,24 @@ class LocalStorage:
                         self._mismatch(path, etag)
                     make_newer(temporary, file_path)
                     remove_checksum(file_path)
+                    info = file_info(path, os.stat(temporary))  # noqa: PTH116
                     Path(temporary).replace(file_path)
         except OSError as error:
             raise local_error(error, "replace", path, self._root) from error
-        return self._published(path, file_path, folder)
+        self._make_durable(path, folder)
+        return info
 
-    def _published(self, path: str, file_path: str, folder: str) -> ObjectInfo:
+    def _make_durable(self, path: str, folder: str) -> None:
+        """Sync the folder of an object that has got its name; not if others have removed both."""
         try:
-            info = file_info(path, os.stat(file_path))  # noqa: PTH116
-            sync_folder(folder)
+            with contextlib.suppress(FileNotFoundError):
+                sync_folder(folder)
         except OSError as error:
             raise OutcomeUnknownError(
                 f"{path!r} was published, but the folder could not be made durable: {error}.",
                 hint="Check the disk, then look whether the object is there before going on.",
                 context={"path": path, "root": self._root},
             ) from error
-        return info
 
     def _etag(self, file_path: str) -> str | None:
         try:

@@ -20,6 +20,7 @@ from lakewright.storage.paths import joined
 TEMPORARY_PREFIX = ".lakewright-tmp-"
 
 LOCK_WAIT_S = 10.0
+UNCONDITIONAL_WAIT_S = 1.0
 
 _LOCK_POLL_S = 0.002
 _READ_CHUNK = 1 << 30
@@ -174,7 +175,11 @@ def _sync(path: str, flags: int) -> None:
 def link_new(temporary: str, file_path: str) -> bool:
     """Give a file its final name; False if the name is taken by another file."""
     try:
-        Path(file_path).hardlink_to(temporary)
+        try:
+            Path(file_path).hardlink_to(temporary)
+        except FileNotFoundError:  # others have removed the folder since it was made
+            Path(file_path).parent.mkdir(parents=True, exist_ok=True)
+            Path(file_path).hardlink_to(temporary)
     except FileExistsError:
         # A network file system may repeat a link whose answer was lost: two names mean it is ours.
         return os.stat(temporary).st_nlink == 2  # noqa: PTH116
@@ -241,29 +246,30 @@ def _remove_empty(folder: Path) -> None:
 def folder_lock(folder: str, clock: Clock, *, required: bool) -> Iterator[None]:
     """Keep other holders of the folder's lock out; released by the kernel if the process dies.
 
-    A holder that was stopped is waited for a while only. Some network file systems cannot lock a
-    folder: an error if `required`, no lock otherwise.
+    A holder that was stopped is waited for a while only, and some network file systems cannot lock
+    a folder: an error if `required`, no lock otherwise. Without that, a process that stands still
+    while it gives a sign of life would silence all others.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
-            _lock(descriptor, clock)
+            _lock(descriptor, clock, LOCK_WAIT_S if required else UNCONDITIONAL_WAIT_S)
         except OSError as error:
-            if required or error.errno not in _FLOCK_ABSENT:
+            if required or error.errno not in _FLOCK_ABSENT | {errno.ETIMEDOUT}:
                 raise
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, clock: Clock) -> None:
-    deadline_s = clock.monotonic_s() + LOCK_WAIT_S
+def _lock(descriptor: int, clock: Clock, wait_s: float) -> None:
+    deadline_s = clock.monotonic_s() + wait_s
     while True:
         try:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if clock.monotonic_s() >= deadline_s:
                 raise TimeoutError(
-                    errno.ETIMEDOUT, f"another process held the folder for {LOCK_WAIT_S} s"
+                    errno.ETIMEDOUT, f"another process held the folder for {wait_s} s"
                 ) from None
             clock.sleep(_LOCK_POLL_S)

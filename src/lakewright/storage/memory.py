@@ -12,8 +12,8 @@ from __future__ import annotations
 import builtins
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, cast
 
 import pyarrow as pa
@@ -49,6 +49,17 @@ class _Stored:
     token: str | None
 
 
+@dataclass(slots=True)
+class _Folder:
+    """What lies directly in a folder."""
+
+    files: dict[str, _Stored] = field(default_factory=dict)
+    folders: dict[str, int] = field(default_factory=dict)
+    """How many objects are below each of them."""
+    changed: int = 0
+    """The newest change of what lies in it."""
+
+
 _Decision = Callable[[_Stored | None, str, int], _Stored | None]
 """Current version, next etag and time in; the version to store, or None to remove, out."""
 
@@ -65,8 +76,19 @@ class MemoryBucket:
         self.changes = 0
         """How many changes were made; the name of the newest state."""
         self._objects: dict[str, _Stored] = {}
+        self._folders: dict[str, _Folder] = {}
+        """Folders that have anything below them, so that a listing looks at nothing else."""
         self._undo: deque[tuple[int, str, _Stored | None]] = deque(maxlen=history)
         self._lock = threading.Lock()
+
+    def begin_as(self, other: MemoryBucket) -> None:
+        """Begin with everything that another bucket has; what each does from then on is its own."""
+        self.changes = other.changes
+        self._objects = dict(other._objects)
+        self._folders = {
+            path: _Folder(dict(folder.files), dict(folder.folders), folder.changed)
+            for path, folder in other._folders.items()
+        }
 
     def objects(self) -> dict[str, bytes]:
         """Everything stored, by full path: what a checker looks at."""
@@ -90,8 +112,35 @@ class MemoryBucket:
 
     def get(self, path: str) -> _Stored | None:
         """The newest version of one object."""
+        return self._objects.get(path)
+
+    def entries(self, path: str) -> tuple[Mapping[str, _Stored], Iterable[str], int]:
+        """What lies directly in a folder now: objects by name, names of folders, newest change."""
+        folder = self._folders.get(path)
+        if folder is None:
+            return {}, (), 0
+        return folder.files, folder.folders, folder.changed
+
+    def below(self, path: str) -> dict[str, _Stored]:
+        """Everything below a folder now, in the order of the paths."""
         with self._lock:
-            return self._objects.get(path)
+            found: dict[str, _Stored] = {}
+            self._gather(path, found)
+            return {key: found[key] for key in sorted(found)}
+
+    def has(self, path: str) -> bool:
+        """Whether there is an object, or anything below it."""
+        return path in self._objects or path in self._folders
+
+    def _gather(self, path: str, found: dict[str, _Stored]) -> None:
+        folder = self._folders.get(path)
+        if folder is None:
+            return
+        inside = f"{path}/" if path else ""
+        for name, stored in folder.files.items():
+            found[inside + name] = stored
+        for name in folder.folders:
+            self._gather(inside + name, found)
 
     def change(self, path: str, decide: _Decision) -> _Stored | None:
         """Atomically store what `decide` returns; returning the current version changes nothing."""
@@ -104,9 +153,40 @@ class MemoryBucket:
             self._undo.append((self.changes, path, before))
             if after is None:
                 del self._objects[path]
+                self._forget(path)
             else:
                 self._objects[path] = after
+                self._place(path, after, new=before is None)
             return after
+
+    def _place(self, path: str, stored: _Stored, *, new: bool) -> None:
+        above, _, name = path.rpartition("/")
+        folder = self._folders.setdefault(above, _Folder())
+        folder.files[name] = stored
+        folder.changed = self.changes
+        while new and above:
+            above, _, name = above.rpartition("/")
+            folder = self._folders.setdefault(above, _Folder())
+            folder.folders[name] = folder.folders.get(name, 0) + 1
+            if folder.folders[name] == 1:
+                folder.changed = self.changes
+
+    def _forget(self, path: str) -> None:
+        above, _, name = path.rpartition("/")
+        folder = self._folders[above]
+        del folder.files[name]
+        folder.changed = self.changes
+        while True:
+            if not folder.files and not folder.folders:
+                del self._folders[above]
+            if not above:
+                return
+            above, _, name = above.rpartition("/")
+            folder = self._folders[above]
+            folder.folders[name] -= 1
+            if not folder.folders[name]:
+                del folder.folders[name]
+                folder.changed = self.changes
 
 
 class MemoryClient:
@@ -248,9 +328,13 @@ class MemoryStorage:
     def exists(self, path: str) -> bool:
         """Whether an object is there, or objects below it."""
         operation = self._begin("exists", path)
-        state = self._view(operation)
-        inside = f"{operation.path}/"
-        answer = operation.path in state or any(key.startswith(inside) for key in state)
+        seen = self._client.faults.view(operation, self.bucket.changes)
+        if seen >= self.bucket.changes:
+            answer = self.bucket.has(operation.path)
+        else:
+            state = self.bucket.seen_at(seen)
+            inside = f"{operation.path}/"
+            answer = operation.path in state or any(key.startswith(inside) for key in state)
         self._end(operation)
         return answer
 
@@ -311,8 +395,14 @@ class MemoryStorage:
             raise
 
     def _view(self, operation: Operation) -> Mapping[str, _Stored]:
-        newest = self.bucket.changes
-        return self.bucket.seen_at(self._client.faults.view(operation, newest))
+        """What is below the operation's path, as it sees it, in the order of the paths."""
+        bucket, path = self.bucket, operation.path
+        seen = self._client.faults.view(operation, bucket.changes)
+        if seen >= bucket.changes:
+            return bucket.below(path)
+        inside = f"{path}/" if path else ""
+        state = bucket.seen_at(seen)
+        return {key: state[key] for key in sorted(state) if key.startswith(inside)}
 
     def _found(self, name: str, path: str) -> _Stored:
         operation = self._begin(name, checked_object(path))
@@ -329,12 +419,8 @@ class MemoryStorage:
 
     def _below(self, name: str, path: str) -> Listing:
         operation = self._begin(name, path)
-        state = self._view(operation)
-        inside = f"{operation.path}/" if operation.path else ""
         skipped = len(self._root) + 1 if self._root else 0
-        found = [
-            _info(key[skipped:], state[key]) for key in sorted(state) if key.startswith(inside)
-        ]
+        found = [_info(key[skipped:], stored) for key, stored in self._view(operation).items()]
         self._end(operation)
         return found
 

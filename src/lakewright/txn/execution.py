@@ -186,6 +186,7 @@ def _claimed(access: Access, instant: str, kind: PlanKind) -> _Claim:
         # First the process, then its sign of life: an attempt whose process is known to be dead
         # must not make this one look dead.
         claim_fence(access.storage, instant, access.processes.own)
+        lease.check()
         heartbeat = Heartbeat.start(
             access.storage,
             instant,

@@ -31,6 +31,8 @@ MARKER_FOLDER = f"{META_FOLDER}/.temp"
 TYPE_FILE = "MARKERS.type"
 SERVED_PREFIX = "MARKERS"
 _INFIX = ".marker."
+_CHECKSUM = ".crc"
+"""Hadoop keeps a sum of every file beside it on local disks."""
 _JOINED = re.compile(r"(?<=\.marker\.CREATE),|(?<=\.marker\.MERGE),|(?<=\.marker\.APPEND),")
 
 
@@ -107,6 +109,8 @@ def read_markers(storage: Storage, instant: str) -> list[Marker] | None:
     found: set[Marker] = set()
     for path in paths:
         name = path.removeprefix(f"{folder}/")
+        if name.endswith(_CHECKSUM):
+            continue
         if _INFIX in name:
             found.add(Marker.parse(name, path=folder))
         elif name.startswith(SERVED_PREFIX) and name != TYPE_FILE:

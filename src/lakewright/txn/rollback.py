@@ -195,6 +195,7 @@ def _claim(access: Access, rollback: PendingRollback) -> Heartbeat | None:
         # First the process, then its sign of life: an earlier owner that is known to be dead must
         # not make this one look dead.
         open_fence(access.storage, rollback.instant, access.processes.own)
+        lease.check()
         heartbeat = Heartbeat.start(
             access.storage,
             rollback.instant,

@@ -8,6 +8,7 @@ have looked at the timeline.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakewright.errors import AlreadyExistsError, ConflictError
@@ -74,16 +75,19 @@ class InstantFiles:
         """Remove one state file, as a listing showed it; whether it was there."""
         return self.storage.delete(instant_path(self.properties, file.file_name))
 
-    def unpublish(self, completed: Instant, action: str, inflight: bytes) -> None:
+    def unpublish(
+        self, completed: Instant, action: str, inflight: bytes, check: Callable[[], None]
+    ) -> None:
         """Let a completed instant be inflight again, at the one moment its completed file goes.
 
         `action` is the one that it has while it is pending; `inflight` is what its inflight file
-        says, if it has none any more.
+        says, if it has none any more. `check` is the last look at the lock before that moment.
         """
         for state, content in ((State.REQUESTED, b""), (State.INFLIGHT, inflight)):
             path = self.path(completed.requested_time, action, state)
             if not self.storage.exists(path):
                 self._create(path, content, completed.requested_time)
+        check()
         self.drop(completed)
 
     def _create(self, path: str, content: bytes, instant: str) -> None:

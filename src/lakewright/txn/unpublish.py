@@ -84,6 +84,6 @@ def unpublish(
     # For as long as anything of it is on the timeline it must be known as ours.
     claim_fence(access.storage, target.requested_time, access.processes.own)
     lease.check()
-    files.unpublish(target, pending.action, metadata.write(properties.version))
+    files.unpublish(target, pending.action, metadata.write(properties.version), lease.check)
     access.on_event(Event("rollback.unpublished", 1, instant=target.requested_time))
     return pending, markers

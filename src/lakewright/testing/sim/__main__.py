@@ -1,4 +1,5 @@
-"""The command line of the simulator: many seeds of a workload, or one seed again with its trace.
+"""The command line of the simulator: a whole run of so many worlds, many seeds of one workload, or
+one seed again with its trace.
 
 Exit code 0: no violations; 1: violations; 2: wrong usage. A workload that is broken on purpose ends
 with 1 as well, since its violations are real.
@@ -9,10 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lakewright.testing.sim.runner import Summary, run_many, run_world
+from lakewright.testing.sim.runner import Summary, run_batches, run_world, whole_run
 from lakewright.testing.sim.workloads import WORKLOADS
 
 __all__ = ["main"]
@@ -31,15 +32,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if said.seed is not None:
         return max(_replay(name, said.seed, trace=said.trace) for name in names)
-    failed = 0
-    for name in names:
-        seeds = range(said.first, said.first + said.seeds)
-        summary = run_many(
-            name, seeds, jobs=said.jobs, seconds=said.seconds, tell=_Progress(name, said.seeds)
-        )
-        _say(f"{name}: {summary.to_text()}")
-        failed += summary.failed
-    return 1 if failed else 0
+    if said.worlds is not None:
+        batches = whole_run(said.worlds)
+    else:
+        batches = dict.fromkeys(names, range(said.first, said.first + said.seeds))
+    return _run(batches, jobs=said.jobs, seconds=said.seconds)
+
+
+def _run(batches: Mapping[str, Sequence[int]], *, jobs: int, seconds: float | None) -> int:
+    goal = sum(map(len, batches.values()))
+    began = time.monotonic()
+    found = run_batches(batches, jobs=jobs, seconds=seconds, tell=_Progress(goal))
+    for name, summary in found.items():
+        _say(f"{name}: {summary.to_text() if len(found) == 1 else summary.to_line()}")
+    if len(found) > 1:
+        everything = Summary()
+        for summary in found.values():
+            everything.add(summary)
+        everything.seconds = time.monotonic() - began
+        _say(f"all: {everything.to_text()}")
+    return 1 if any(summary.failed for summary in found.values()) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,10 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--world", action="append", metavar="NAME", help=f"all sound ones if not given; {listed}")
     add("--seed", type=int, help="play this seed alone")
     add("--trace", action="store_true", help="with --seed: print everything that happened")
+    add("--worlds", type=int, help="a whole run of so many worlds, and a fiftieth with real files")
     add("--seeds", type=int, default=_SEEDS, help=f"how many seeds of each workload ({_SEEDS})")
     add("--first", type=int, default=0, help="the first seed (0)")
     add("--jobs", type=int, default=1, help="processes")
-    add("--seconds", type=float, help="stop each workload after so long")
+    add("--seconds", type=float, help="stop after so long")
     return parser
 
 
@@ -72,8 +85,7 @@ def _replay(name: str, seed: int, *, trace: bool) -> int:
 class _Progress:
     """One line from time to time."""
 
-    def __init__(self, name: str, goal: int) -> None:
-        self._name = name
+    def __init__(self, goal: int) -> None:
         self._goal = goal
         self._next = time.monotonic() + _PROGRESS_EVERY_S
 
@@ -81,7 +93,7 @@ class _Progress:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _PROGRESS_EVERY_S
             _say(
-                f"{self._name}: {summary.worlds} of {self._goal} worlds, {summary.seconds:.0f} s, "
+                f"{summary.worlds} of {self._goal} worlds, {summary.seconds:.0f} s, "
                 f"{summary.failed} with violations"
             )
 

@@ -20,6 +20,7 @@ from lakewright.storage.faults import Operation, SimulatedCrash
 from lakewright.storage.memory import MemoryClient
 from lakewright.storage.retrying import RetryingStorage
 from lakewright.testing.sim.clocks import ActorClock
+from lakewright.testing.sim.coverage import fault_key, role_of
 from lakewright.testing.sim.disk import SimStorage
 from lakewright.testing.sim.faults import Fate, FateKind, FateMaker, FaultRates
 from lakewright.testing.sim.scheduler import NEVER, Fiber
@@ -31,6 +32,8 @@ __all__ = ["Actor", "SimProcesses", "SimTask"]
 
 T = TypeVar("T")
 _LISTINGS = frozenset({"list", "walk"})
+_ALIKE = frozenset({FateKind.UNAVAILABLE, FateKind.JUMP})
+"""Fates for which it does not matter on which side of the effect they come."""
 
 
 class Actor:
@@ -52,6 +55,8 @@ class Actor:
         self.fates.certain = world.disk.has_folders
         self.main = Fiber(name, self, lambda: fn(self))
         self._client = MemoryClient(world.disk.bucket, self)
+        self.on_operation: Callable[[Operation, bool], None] = lambda _, __: None
+        """Told of every storage operation, before and after its effect; may hold it up."""
         self._pending: dict[int, Fate] = {}
         self._spawned = 0
         self.storage = SimStorage(
@@ -117,6 +122,7 @@ class Actor:
             return
         self._demand_own(operation)
         scheduler.pause(scheduler.now + self.fates.latency_s())
+        self.on_operation(operation, False)
         fate = self.fates.fate(operation)
         if fate is None:
             return
@@ -128,15 +134,17 @@ class Actor:
     def after(self, operation: Operation) -> None:
         """Tell the observers, and meet what hides the effect."""
         world = self.world
-        if world.scheduler.current is None:
-            world.disk.settle(operation, "setup", world.now)
+        scheduler, disk = world.scheduler, world.disk
+        if scheduler.current is None:
+            disk.settle(operation, "setup", scheduler.now)
             return
-        time_s, who = world.place()
-        world.trace.add(time_s, who, operation.name, operation.path)
-        world.disk.settle(operation, self.name, time_s)
-        fate = self._pending.pop(operation.index, None)
+        world.trace.add(scheduler.now, scheduler.current.name, operation.name, operation.path)
+        if disk.bucket.changes != disk.seen:
+            disk.settle(operation, self.name, scheduler.now)
+        fate = self._pending.pop(operation.index, None) if self._pending else None
         if fate is not None:
             self._meet(fate, operation)
+        self.on_operation(operation, True)
 
     def view(self, operation: Operation, newest: int) -> int:
         """The newest state, or for listings an older one where the storage is not that strong."""
@@ -149,7 +157,8 @@ class Actor:
 
     def _meet(self, fate: Fate, operation: Operation) -> None:
         when = "after" if fate.effect else "before"
-        self.world.count(f"{fate.kind.value}.{when}.{operation.name}")
+        kind = fate.kind.value if fate.kind in _ALIKE else f"{fate.kind.value} {when}"
+        self.world.count(fault_key(kind, role_of(self.name), operation))
         where = f"{when} {operation.name} {operation.path} (operation {operation.index})"
         if fate.kind is FateKind.CRASH:
             self.crash(where)

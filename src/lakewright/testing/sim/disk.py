@@ -10,14 +10,15 @@ after every change, before anybody else runs.
 from __future__ import annotations
 
 import builtins
+import zlib
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple, NoReturn
 
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import MODIFIED_UNKNOWN, Guarantees, ObjectInfo
-from lakewright.storage.faults import Operation
+from lakewright.storage.faults import Operation, SimulatedCrash
 from lakewright.storage.memory import MemoryBucket, MemoryClient, MemoryStorage
 from lakewright.storage.paths import checked, joined
 from lakewright.testing.sim.trace import Trace
@@ -40,8 +41,7 @@ _BUCKET = Guarantees(
 _MAKES_FOLDERS = frozenset({"create_if_absent", "create_from", "replace"})
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One change of the disk."""
 
     number: int
@@ -61,26 +61,41 @@ class Disk:
     def __init__(self, clock: Clock, *, folders: bool) -> None:
         self.bucket = MemoryBucket(clock=clock, history=512)
         self.has_folders = folders
-        self.folders: set[str] = set()
-        """Directories, also empty ones; used where directories are real."""
+        self.folders: dict[str, dict[str, None]] = {"": {}}
+        """Directories, also empty ones, each with those in it; used where directories are real."""
+        self.folder_changes = 0
+        self.listings: dict[tuple[str, str], tuple[int, int, list[ObjectInfo]]] = {}
+        """What was listed where and after which changes, to be said again."""
         self.observers: list[Observer] = []
         self.makers: dict[str, str] = {}
         """Who wrote each object last."""
-        self._seen = 0
+        self.digest = 0
+        """Equal for equal histories of changes."""
+        self.seen = 0
+        """The newest change that observers know."""
         self._times: deque[tuple[float, int]] = deque(maxlen=512)
+
+    def begin_as(self, other: Disk) -> None:
+        """Begin with everything that another disk has."""
+        self.bucket.begin_as(other.bucket)
+        self.folders = {path: dict(inside) for path, inside in other.folders.items()}
+        self.makers = dict(other.makers)
+        self.seen = self.bucket.changes
 
     def settle(self, operation: Operation, who: str, time_s: float) -> None:
         """Tell the observers if the operation just changed something."""
         number = self.bucket.changes
-        if number == self._seen:
+        if number == self.seen:
             return
-        self._seen = number
+        self.seen = number
         self._times.append((time_s, number))
         path = operation.path
         if operation.name == "delete":
             self.makers.pop(path, None)
         else:
             self.makers[path] = who
+        history = f"{time_s!r} {who} {operation.name} {path}"
+        self.digest = zlib.crc32(history.encode(), self.digest)
         change = Change(number, time_s, who, operation.name, path)
         for observer in self.observers:
             observer(change)
@@ -106,6 +121,13 @@ class SimStorage(MemoryStorage):
         self._trace = trace
         self._place = place
         """Time and name of whoever runs now."""
+        self._keys: dict[str, str] = {}
+
+    def _key(self, path: str) -> str:
+        key = self._keys.get(path)
+        if key is None:
+            key = self._keys[path] = super()._key(path)
+        return key
 
     @property
     def guarantees(self) -> Guarantees:
@@ -124,42 +146,56 @@ class SimStorage(MemoryStorage):
 
     def list(self, path: str = "") -> builtins.list[ObjectInfo]:
         """Direct children, sorted by path, empty directories included where they are real."""
+        return self._listed(path).copy()
+
+    def names(self, path: str = "") -> builtins.list[str]:
+        """Names of direct children, files and folders."""
+        start = len(path) + 1 if path else 0
+        return [info.path[start:] for info in self._listed(path)]
+
+    def _listed(self, path: str) -> builtins.list[ObjectInfo]:
         operation = self._begin("list", path)
-        inside = f"{operation.path}/" if operation.path else ""
-        start, prefix = len(inside), f"{path}/" if path else ""
-        found: builtins.list[ObjectInfo] = []
-        folders: set[str] = set()
-        for key, stored in self._view(operation).items():
-            if not key.startswith(inside):
-                continue
-            slash = key.find("/", start)
-            if slash >= 0:
-                folders.add(key[start:slash])
-                continue
-            child = f"{prefix}{key[start:]}"
-            size = len(stored.content)
-            found.append(ObjectInfo(child, size, stored.modified_ms, etag=stored.etag))
+        bucket, disk = self.bucket, self._disk
+        seen = self._client.faults.view(operation, bucket.changes)
+        if seen >= bucket.changes:
+            files, below, changed = bucket.entries(operation.path)
+            known = disk.listings.get((path, operation.path))
+            if known is None or known[0] != changed or known[1] != disk.folder_changes:
+                found = self._infos(path, operation.path, files, set(below))
+                known = (changed, disk.folder_changes, found)
+                disk.listings[path, operation.path] = known
+            listed = known[2]
+        else:
+            listed = self._infos(
+                path, operation.path, *_entries_of(bucket.seen_at(seen), operation.path)
+            )
         self._end(operation)
-        if self._disk.has_folders:
+        if disk.has_folders:
             self._demand_folder(path)
-            below = (f[start:] for f in self._disk.folders if f.startswith(inside))
-            folders |= {name for name in below if "/" not in name}
-        found += [ObjectInfo(f"{prefix}{n}", 0, MODIFIED_UNKNOWN, is_dir=True) for n in folders]
+        return listed
+
+    def _infos(
+        self, path: str, key: str, files: Mapping[str, Any], folders: set[str]
+    ) -> builtins.list[ObjectInfo]:
+        prefix = f"{path}/" if path else ""
+        found = [
+            ObjectInfo(prefix + name, len(s.content), s.modified_ms, etag=s.etag)
+            for name, s in files.items()
+        ]
+        if self._disk.has_folders:
+            folders |= self._disk.folders.get(key, {}).keys()
+        found += [ObjectInfo(prefix + n, 0, MODIFIED_UNKNOWN, is_dir=True) for n in folders]
         return sorted(found, key=_by_path)
 
     def exists(self, path: str) -> bool:
         """Whether an object or directory is there."""
         return super().exists(path) or self._key(path) in self._disk.folders
 
-    def names(self, path: str = "") -> builtins.list[str]:
-        """Names of direct children, files and folders."""
-        return [info.path.rpartition("/")[2] for info in self.list(path)]
-
     def make_dir(self, path: str) -> None:
         """Make an empty directory where directories are real."""
         operation = self._begin("make_dir", path)
         if self._disk.has_folders:
-            self._add_folders(f"{self._key(path)}/")
+            self._add_folder(self._key(path))
         self._end(operation)
 
     def delete_tree(self, path: str) -> int:
@@ -167,23 +203,40 @@ class SimStorage(MemoryStorage):
         count = super().delete_tree(path)
         if self._disk.has_folders and path:
             operation = self._begin("remove_dirs", path)
-            top = self._key(path)
-            gone = {f for f in self._disk.folders if f == top or f.startswith(f"{top}/")}
-            self._disk.folders -= gone
+            self._disk.folder_changes += 1
+            self._remove_folders(self._key(path))
             self._end(operation)
         return count
 
-    def _end(self, operation: Operation) -> None:
-        if self._disk.has_folders and operation.name in _MAKES_FOLDERS:
-            self._add_folders(operation.path)
-        super()._end(operation)
+    def _begin(self, name: str, path: str) -> Operation:
+        client = self._client
+        if client.killed:
+            raise SimulatedCrash("this client was killed before")
+        operation = Operation(name, self._key(path), client.operations)
+        client.operations += 1
+        client.faults.before(operation)
+        return operation
 
-    def _add_folders(self, path: str) -> None:
+    def _end(self, operation: Operation) -> None:
+        if operation.name in _MAKES_FOLDERS and self._disk.has_folders:
+            self._add_folder(operation.path.rpartition("/")[0])
+        self._client.faults.after(operation)
+
+    def _add_folder(self, folder: str) -> None:
         folders = self._disk.folders
-        folder = path.rpartition("/")[0]
-        while folder and folder not in folders:
-            folders.add(folder)
-            folder = folder.rpartition("/")[0]
+        if folder not in folders:
+            self._disk.folder_changes += 1
+            folders[folder] = {}
+            above, _, name = folder.rpartition("/")
+            self._add_folder(above)
+            folders[above][name] = None
+
+    def _remove_folders(self, top: str) -> None:
+        folders = self._disk.folders
+        for name in folders.pop(top, {}):
+            self._remove_folders(f"{top}/{name}")
+        above, _, name = top.rpartition("/")
+        folders.get(above, {}).pop(name, None)
 
     def _demand_folder(self, path: str) -> None:
         key = self._key(path)
@@ -201,5 +254,14 @@ class SimStorage(MemoryStorage):
         super()._absent(path)
 
 
-def _by_path(info: ObjectInfo) -> tuple[str, bool]:
-    return info.path, info.is_dir
+def _entries_of(
+    objects: Mapping[str, Any], path: str
+) -> tuple[Mapping[str, Any], builtins.set[str]]:
+    """Objects directly in a folder, and folders, of all objects of some moment."""
+    inside = f"{path}/" if path else ""
+    below = {key[len(inside) :]: s for key, s in objects.items() if key.startswith(inside)}
+    files = {name: stored for name, stored in below.items() if "/" not in name}
+    return files, {name.partition("/")[0] for name in below if "/" in name}
+
+
+_by_path = attrgetter("path", "is_dir")

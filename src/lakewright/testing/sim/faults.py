@@ -63,6 +63,8 @@ class FaultRates:
     """Typical time of an operation; a few take a hundred times as long."""
     lag_s_max: float = 0.0
     """How old a listing may be; zero is a strongly consistent storage."""
+    lease: float = 0.0
+    """That a lock service loses a lock whose process lives, per lock."""
 
     @property
     def total(self) -> float:
@@ -86,24 +88,28 @@ class FateMaker:
     """Whether the storage never loses an answer, as a folder does not."""
     _out: int = 0
     """Operations that the storage is still out of reach for."""
+    _total: float = 0.0
     steady: Callable[[Operation], bool] = lambda _: False
     """Operations before which the process does not stall: between the last look at a lock and what
     is published under it lies one operation that no protocol on this storage can protect."""
+
+    def __post_init__(self) -> None:
+        self._total = self.rates.total
 
     def fate(self, operation: Operation) -> Fate | None:
         """What happens to an operation; None: nothing."""
         exact = self.exact.get(operation.index)
         if exact is not None:
             return exact
-        rates = self.rates
         if self._out:
             self._out -= 1
             return self._unreachable(operation)
-        if rates.total == 0.0:
+        if self._total == 0.0:
             return None
         draw = self.chance.random()
-        if draw >= rates.total:
+        if draw >= self._total:
             return None
+        rates = self.rates
         effect = self.chance.random() < 0.5
         if draw < rates.crash:
             return Fate(FateKind.CRASH, effect)

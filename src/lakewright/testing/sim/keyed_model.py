@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from lakewright.format.instant import WRITE_ACTIONS
 from lakewright.format.timeline import Timeline
+from lakewright.testing.sim.model import NOTHING_ARCHIVED
 
 __all__ = ["FILTER_BELOW", "Change", "KeyedModel", "Place", "passes"]
 
@@ -55,23 +56,34 @@ class KeyedModel:
     acknowledged: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
 
-    def content(self, timeline: Timeline) -> dict[Place, str]:
-        """What the committed writes of a timeline make of the table."""
+    def content(
+        self, timeline: Timeline, archived: Mapping[str, str] = NOTHING_ARCHIVED
+    ) -> dict[Place, str]:
+        """What the committed writes make of the table: those of a timeline, and archived ones with
+        the times at which they were completed."""
         found: dict[Place, str] = {}
-        for instant in self._in_order(timeline):
+        for instant in self._in_order(timeline, archived):
             self._apply(self.changes.get(instant, Change()), found)
         return found
 
     def unknown(self, timeline: Timeline) -> list[str]:
         """Committed instants that nobody intended to commit."""
-        return [t for t in self._in_order(timeline) if t not in self.changes]
+        return [t for t in self._in_order(timeline, {}) if t not in self.changes]
 
-    def lost(self, timeline: Timeline, *, before_s: float) -> list[str]:
-        """Instants acknowledged before a moment that a timeline does not have as committed."""
+    def lost(
+        self,
+        timeline: Timeline,
+        *,
+        before_s: float,
+        archived: Mapping[str, str] = NOTHING_ARCHIVED,
+    ) -> list[str]:
+        """Instants acknowledged before a moment that are not committed."""
         return [
             instant
             for instant, at in self.acknowledged.items()
-            if at < before_s and instant not in timeline.completion_times
+            if at < before_s
+            and instant not in timeline.completion_times
+            and instant not in archived
         ]
 
     def broken_words(self, timeline: Timeline) -> Iterable[tuple[str, str]]:
@@ -97,10 +109,12 @@ class KeyedModel:
             return [p for p in found if p[1] == place[1]]
         return [place] if place in found else []
 
-    def _in_order(self, timeline: Timeline) -> list[str]:
-        done = [i for i in timeline.completed() if i.action in WRITE_ACTIONS]
-        if self.as_begun:
-            done.sort(key=lambda i: i.requested_time)
-        else:
-            done.sort(key=lambda i: (i.completion_time or "", i.requested_time))
-        return [i.requested_time for i in done]
+    def _in_order(self, timeline: Timeline, archived: Mapping[str, str]) -> list[str]:
+        done = [(at, instant) for instant, at in archived.items()]
+        done += [
+            (i.completion_time or "", i.requested_time)
+            for i in timeline.completed()
+            if i.action in WRITE_ACTIONS
+        ]
+        instants = [instant for _, instant in sorted(done)]
+        return sorted(instants) if self.as_begun else instants

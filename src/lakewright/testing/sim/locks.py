@@ -16,6 +16,7 @@ from lakewright.errors import LockLostError
 from lakewright.format.instant import State, parse_instant_name
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.disk import Change
+from lakewright.testing.sim.scheduler import NEVER
 from lakewright.testing.sim.table_state import TableState
 from lakewright.testing.sim.world import World
 from lakewright.txn.locks.file_system import DEFAULT_PATH
@@ -33,6 +34,9 @@ class Ledger:
     """Who holds the lock of one table, in truth."""
 
     holder: Actor | None = None
+    lost_at: float = NEVER
+    """When the service gives the holder up, although it lives."""
+    times_held: int = 0
 
     def free(self, actor: Actor) -> None:
         """`actor` gave it back, if it was its own."""
@@ -43,10 +47,15 @@ class Ledger:
 class SimLock:
     """One process' door to the ideal lock of a world."""
 
-    def __init__(self, ledger: Ledger, actor: Actor, *, lease_s: float) -> None:
+    def __init__(
+        self, ledger: Ledger, actor: Actor, *, lease_s: float, losing: float = 0.0
+    ) -> None:
+        """`losing`: the probability that a lock is lost before it is looked at for the first time,
+        although nothing is wrong with its process."""
         self._ledger = ledger
         self._actor = actor
         self._lease_s = lease_s
+        self._losing = losing
 
     @property
     def place(self) -> str:
@@ -68,34 +77,51 @@ class SimLock:
             return LockHolder(holder.name, None, self.place)
         if holder is not None:
             world.count("lock.taken_over")
-        self._ledger.holder = self._actor
+        ledger, chance = self._ledger, self._actor.fates.chance
+        ledger.holder, ledger.lost_at = self._actor, NEVER
+        ledger.times_held += 1
+        if self._losing and chance.random() < self._losing:
+            ledger.lost_at = world.now + chance.random()
         world.trace.add(world.now, self._actor.name, "lock", who)
-        return _SimLease(self, who)
+        return _SimLease(self, who, ledger.times_held)
 
     def _lost(self, holder: Actor) -> bool:
         """Whether the service has given up on a process that is dead or stands still."""
         now = holder.world.now
+        if now > self._ledger.lost_at:
+            return True
         if holder.dead:
             return now > holder.died_at + self._lease_s
         return holder.resume_at > now > holder.stalled_at + self._lease_s
 
-    def holds(self) -> bool:
-        """Whether the lock is this process', as the service sees it."""
-        return self._ledger.holder is self._actor
+    def look(self, lease: int) -> bool:
+        """Whether the lock is still held as the service sees it; what lasts until the first look is
+        safe from then on."""
+        if not self._is_current(lease):
+            return False
+        if self._ledger.lost_at != NEVER:
+            self._actor.world.count("lock.lost")
+            self._ledger.holder = None
+            return False
+        return True
 
-    def free(self) -> None:
+    def free(self, lease: int) -> None:
         """Give it back, if the process can."""
-        if not self._actor.dead:
+        if not self._actor.dead and self._is_current(lease):
             self._ledger.free(self._actor)
             world = self._actor.world
             world.trace.add(world.now, self._actor.name, "unlock")
+
+    def _is_current(self, lease: int) -> bool:
+        return self._ledger.holder is self._actor and self._ledger.times_held == lease
 
 
 class _SimLease:
     """A held ideal lock."""
 
-    def __init__(self, lock: SimLock, who: str) -> None:
+    def __init__(self, lock: SimLock, who: str, number: int) -> None:
         self._lock = lock
+        self._number = number
         self._holder = LockHolder(who, None, lock.place)
         self._released = False
 
@@ -106,7 +132,7 @@ class _SimLease:
 
     def check(self) -> None:
         """Raise `LockLostError` unless the lock is still ours."""
-        if self._released or not self._lock.holds():
+        if self._released or not self._lock.look(self._number):
             raise LockLostError(
                 "The lock passed to somebody else.",
                 hint="Nothing was published; run it again.",
@@ -118,7 +144,7 @@ class _SimLease:
         """Give the lock back; again does nothing."""
         if not self._released:
             self._released = True
-            self._lock.free()
+            self._lock.free(self._number)
 
 
 def watch_lock_files(world: World, ledger: Ledger, *, root: str) -> Callable[[Change], None]:

@@ -18,7 +18,11 @@ from lakewright.format.timeline import Timeline
 from lakewright.format.version import TableVersion
 from lakewright.testing.sim.stub_rows import Rows
 
-__all__ = ["Effect", "TableModel", "differences"]
+__all__ = ["NOTHING_ARCHIVED", "Effect", "TableModel", "differences"]
+
+NOTHING_ARCHIVED: Mapping[str, str] = {}
+ALWAYS_KEPT = "9" * 17
+"""Later than every instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,23 @@ class TableModel:
         """Instants whose writer was told that they are committed, and when."""
         self.refused: dict[str, str] = {}
         """Instants whose writer was told that they are not committed, and why."""
+        self._taken_back: set[str] = set()
+        self._restored = ALWAYS_KEPT
+        self._restored_s = float("inf")
+
+    def begin_as(self, other: TableModel) -> None:
+        """Begin with everything that was intended for and told of another table."""
+        self._effects.update(other._effects)
+        self.acknowledged.update(other.acknowledged)
+        self.refused.update(other.refused)
 
     def intend(self, instant: str, effect: Effect) -> None:
         """A writer is going to commit this."""
         self._effects[instant] = effect
+
+    def intended(self, instant: str) -> Effect:
+        """What a writer has said so far of an instant."""
+        return self._effects.get(instant, Effect())
 
     def acknowledge(self, instant: str, time_s: float) -> None:
         """A writer was told that its instant is committed."""
@@ -56,11 +73,23 @@ class TableModel:
         """A writer was told that its instant is not committed."""
         self.refused[instant] = why
 
-    def content(self, timeline: Timeline) -> dict[FileGroupId, Rows]:
-        """What the committed instants of a timeline make of the table."""
+    def take_back(self, instant: str) -> None:
+        """A committed instant may be undone from now on: nobody needs to find it any more."""
+        self._taken_back.add(instant)
+
+    def restore(self, to: str, time_s: float) -> None:
+        """Everything behind an instant may be undone from now on, and whatever is committed now."""
+        self._restored = min(to, self._restored)
+        self._restored_s = min(time_s, self._restored_s)
+
+    def content(
+        self, timeline: Timeline, archived: Mapping[str, str] = NOTHING_ARCHIVED
+    ) -> dict[FileGroupId, Rows]:
+        """What the committed instants make of the table: those of a timeline, and archived ones
+        with the times at which they were completed."""
         groups: dict[FileGroupId, dict[str, str]] = {}
         born: dict[FileGroupId, str] = {}
-        for instant in self._in_order(timeline):
+        for instant in self._in_order(timeline, archived):
             effect = self._effects.get(instant)
             if effect is None:
                 continue
@@ -75,20 +104,35 @@ class TableModel:
 
     def unknown(self, timeline: Timeline) -> list[str]:
         """Committed instants that nobody intended to commit."""
-        return [t for t in self._in_order(timeline) if t not in self._effects]
+        return [t for t in self._in_order(timeline, {}) if t not in self._effects]
 
-    def lost(self, timeline: Timeline, *, before_s: float) -> list[str]:
-        """Instants acknowledged before a moment that a timeline does not have as committed."""
+    def lost(
+        self,
+        timeline: Timeline,
+        *,
+        before_s: float,
+        archived: Mapping[str, str] = NOTHING_ARCHIVED,
+    ) -> list[str]:
+        """Instants acknowledged before a moment that are not committed."""
         return [
             instant
             for instant, at in self.acknowledged.items()
-            if at < before_s and instant not in timeline.completion_times
+            if at < before_s
+            and instant not in timeline.completion_times
+            and instant not in archived
+            and instant not in self._taken_back
+            and instant <= self._restored
+            and at < self._restored_s
         ]
 
-    def _in_order(self, timeline: Timeline) -> Iterable[str]:
-        done = [i for i in timeline.completed() if i.action in WRITE_ACTIONS]
-        done.sort(key=lambda i: (i.completion_time or "", i.requested_time))
-        return (i.requested_time for i in done)
+    def _in_order(self, timeline: Timeline, archived: Mapping[str, str]) -> Iterable[str]:
+        done = [(at, instant) for instant, at in archived.items()]
+        done += [
+            (i.completion_time or "", i.requested_time)
+            for i in timeline.completed()
+            if i.action in WRITE_ACTIONS
+        ]
+        return (instant for _, instant in sorted(done))
 
 
 def differences(

@@ -1,8 +1,9 @@
 """Running worlds: one, one per possible crash, or very many on several processes.
 
 `every_crash` is the exhaustive way: a clean run counts the storage operations of one actor, then
-one world dies at each of them, before and after its effect. `run_many` is the random way: a range
-of seeds of one workload, shared among processes; the sum says how much was seen of what.
+one world dies at each of them, before and after its effect. `run_batches` is the random way: seeds
+of workloads, shared among processes; the sum says how much was seen of what. `whole_run` says how
+many seeds of each workload make a run of so many worlds.
 """
 
 from __future__ import annotations
@@ -11,20 +12,34 @@ import os
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from typing import Any, Final
 
 from lakewright.testing.sim.actors import Actor
+from lakewright.testing.sim.coverage import tables
 from lakewright.testing.sim.workloads import WORKLOADS
 from lakewright.testing.sim.workloads.workload import Workload
 from lakewright.testing.sim.world import Outcome, World
 
-__all__ = ["CrashRun", "Summary", "every_crash", "replay_command", "run_many", "run_world"]
+__all__ = [
+    "CrashRun",
+    "Summary",
+    "every_crash",
+    "replay_command",
+    "run_batches",
+    "run_many",
+    "run_world",
+    "whole_run",
+]
 
-_CHUNK_MAX = 50
-FAILURES_MAX = 20
+_CHUNK_MAX: Final = 100
+_REAL_CHUNK_MAX: Final = 10
+FAILURES_MAX: Final = 20
+REAL_WORLD_PER: Final = 50
+"""Of so many worlds with stub files there is one with real files."""
 
 
 def replay_command(outcome: Outcome) -> str:
@@ -34,9 +49,10 @@ def replay_command(outcome: Outcome) -> str:
     )
 
 
-def run_world(workload: Workload, seed: int) -> tuple[World, Outcome]:
-    """Play one world; the world is given back for its trace."""
+def run_world(workload: Workload, seed: int, *, traced: bool = True) -> tuple[World, Outcome]:
+    """Play one world; the world is given back for its trace, which changes nothing in it."""
     world = workload.make(seed)
+    world.trace.kept = traced
     return world, world.run()
 
 
@@ -82,6 +98,8 @@ class Summary:
     operations: int = 0
     seconds: float = 0.0
     """Real time."""
+    cpu_s: float = 0.0
+    """Processor time of all processes together."""
     simulated_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
@@ -89,27 +107,43 @@ class Summary:
     digest: int = 0
     """Equal for equal histories of all worlds, in whatever order they were played."""
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, other: Summary) -> None:
+        """Add the worlds of another set."""
+        self.worlds += other.worlds
+        self.operations += other.operations
+        self.cpu_s += other.cpu_s
+        self.simulated_s += other.simulated_s
+        self.counts.update(other.counts)
+        self.digest ^= other.digest
+        self.failed += other.failed
+        self.failures = sorted((*self.failures, *other.failures), key=lambda o: o.seed)
+        del self.failures[FAILURES_MAX:]
+
+    def note(self, outcome: Outcome) -> None:
         """Count one world."""
         self.worlds += 1
         self.operations += outcome.operations
         self.simulated_s += outcome.seconds
         self.counts.update(outcome.counts)
-        self.digest ^= zlib.crc32(f"{outcome.seed} {outcome.digest}".encode())
+        self.digest ^= zlib.crc32(f"{outcome.workload} {outcome.seed} {outcome.digest}".encode())
         if not outcome.ok:
             self.failed += 1
             self.failures.append(outcome)
-            self.failures = sorted(self.failures, key=lambda o: o.seed)[:FAILURES_MAX]
+
+    def to_line(self) -> str:
+        """How many worlds, how fast, how many failed."""
+        pace = self.worlds / self.seconds if self.seconds else 0.0
+        each = self.worlds / self.cpu_s if self.cpu_s else 0.0
+        return (
+            f"{self.worlds} worlds in {self.seconds:.1f} s ({pace:.0f} per second, {each:.0f} per "
+            f"second of one core), {self.operations} storage operations, "
+            f"{self.simulated_s / 3600:.1f} simulated hours, {self.failed} with violations, "
+            f"digest {self.digest:08x}"
+        )
 
     def to_text(self) -> str:
         """Worlds per second, what happened how often, and how to see each failure."""
-        pace = self.worlds / self.seconds if self.seconds else 0.0
-        lines = [
-            f"{self.worlds} worlds in {self.seconds:.1f} s ({pace:.0f} per second), "
-            f"{self.operations} storage operations, {self.simulated_s / 3600:.1f} simulated hours, "
-            f"{self.failed} with violations, digest {self.digest:08x}",
-            *(f"  {count:>9}  {what}" for what, count in sorted(self.counts.items())),
-        ]
+        lines = [self.to_line(), *tables(self.counts)]
         for outcome in self.failures:
             lines.append(f"FAILED {outcome.workload} seed {outcome.seed}")
             lines += [f"  {violation}" for violation in outcome.violations[:3]]
@@ -117,11 +151,98 @@ class Summary:
         return "\n".join(lines)
 
 
-def _run_chunk(name: str, seeds: Sequence[int], core: int | None = None) -> list[Outcome]:
-    if core is not None and hasattr(os, "sched_setaffinity"):
-        # One thread of a world runs at a time; handing over on one core is several times faster.
-        os.sched_setaffinity(0, {core})
-    return [run_world(WORKLOADS[name], seed)[1] for seed in seeds]
+# ---- very many ---------------------------------------------------------------------------------
+
+
+def whole_run(worlds: int) -> dict[str, Sequence[int]]:
+    """Seeds by workload: so many worlds with stub files, and some with real ones."""
+    sound = [w for w in WORKLOADS.values() if w.share and not w.broken]
+    found: dict[str, Sequence[int]] = {}
+    for real, total in ((False, worlds), (True, -(-worlds // REAL_WORLD_PER))):
+        chosen = [w for w in sound if w.real is real]
+        shares = sum(w.share for w in chosen)
+        for workload in chosen:
+            found[workload.name] = range(-(-total * workload.share // shares))
+    return found
+
+
+def _run_chunk(name: str, seeds: Sequence[int]) -> tuple[str, Summary]:
+    summary = Summary()
+    began, began_cpu = time.monotonic(), time.process_time()
+    for seed in seeds:
+        summary.note(run_world(WORKLOADS[name], seed, traced=False)[1])
+    summary.cpu_s = time.process_time() - began_cpu
+    summary.seconds = time.monotonic() - began
+    return name, summary
+
+
+def _settle(core: Any, cores: Sequence[int]) -> None:
+    """One thread of a world runs at a time; handing over on one core is several times faster."""
+    with core.get_lock():
+        number, core.value = core.value, core.value + 1
+    if cores:
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
+def run_batches(
+    batches: Mapping[str, Sequence[int]],
+    *,
+    jobs: int = 1,
+    seconds: float | None = None,
+    tell: Callable[[Summary], None] = lambda _: None,
+) -> dict[str, Summary]:
+    """Play the worlds of seeds by workload on `jobs` processes, stopping early after `seconds`.
+
+    `tell` hears the sum of everything so far.
+    """
+    found = {name: Summary() for name in batches}
+    everything = Summary()
+    began = time.monotonic()
+    chunks = _chunks(batches, jobs)
+
+    def note(name: str, part: Summary) -> bool:
+        for summary in (found[name], everything):
+            summary.add(part)
+        found[name].seconds += part.seconds / jobs
+        everything.seconds = time.monotonic() - began
+        tell(everything)
+        return seconds is not None and everything.seconds >= seconds
+
+    if jobs == 1:
+        for chunk in chunks:
+            if note(*_run_chunk(*chunk)):
+                break
+    else:
+        _run_on_processes(chunks, jobs, note)
+    return found
+
+
+_Chunk = tuple[str, Sequence[int]]
+
+
+def _chunks(batches: Mapping[str, Sequence[int]], jobs: int) -> list[_Chunk]:
+    """Parts of all workloads, a little of each at a time: an early end has seen them all."""
+    found: list[tuple[float, _Chunk]] = []
+    for name, seeds in batches.items():
+        most = _REAL_CHUNK_MAX if WORKLOADS[name].real else _CHUNK_MAX
+        size = max(1, min(most, len(seeds) // (4 * jobs)))
+        starts = range(0, len(seeds), size)
+        found += [(at / len(seeds), (name, seeds[at : at + size])) for at in starts]
+    return [chunk for _, chunk in sorted(found, key=lambda part: part[0])]
+
+
+def _run_on_processes(
+    chunks: Sequence[_Chunk], jobs: int, note: Callable[[str, Summary], bool]
+) -> None:
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    context = get_context("spawn")
+    settled = (context.Value("i", 0), cores)
+    with ProcessPoolExecutor(jobs, context, _settle, settled) as pool:
+        futures = [pool.submit(_run_chunk, *chunk) for chunk in chunks]
+        for future in as_completed(futures):
+            if note(*future.result()):
+                pool.shutdown(wait=True, cancel_futures=True)
+                break
 
 
 def run_many(
@@ -132,32 +253,5 @@ def run_many(
     seconds: float | None = None,
     tell: Callable[[Summary], None] = lambda _: None,
 ) -> Summary:
-    """Play the worlds of `seeds` on `jobs` processes, stopping early after `seconds`."""
-    summary = Summary()
-    began = time.monotonic()
-    size = max(1, min(_CHUNK_MAX, len(seeds) // (4 * jobs)))
-    chunks = [seeds[at : at + size] for at in range(0, len(seeds), size)]
-
-    def note(outcomes: list[Outcome]) -> bool:
-        for outcome in outcomes:
-            summary.add(outcome)
-        summary.seconds = time.monotonic() - began
-        tell(summary)
-        return seconds is not None and summary.seconds >= seconds
-
-    if jobs == 1:
-        for chunk in chunks:
-            if note(_run_chunk(name, chunk)):
-                break
-        return summary
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [
-            pool.submit(_run_chunk, name, chunk, cores[i % jobs % len(cores)] if cores else None)
-            for i, chunk in enumerate(chunks)
-        ]
-        for future in as_completed(futures):
-            if note(future.result()):
-                pool.shutdown(wait=True, cancel_futures=True)
-                break
-    return summary
+    """Play the worlds of `seeds` of one workload."""
+    return run_batches({name: seeds}, jobs=jobs, seconds=seconds, tell=tell)[name]

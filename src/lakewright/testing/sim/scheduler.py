@@ -143,6 +143,10 @@ class Scheduler:
                 other.waiters.remove(fiber)
         return other.done
 
+    def wake(self, fiber: Fiber) -> None:
+        """Let a fiber that pauses go on now."""
+        self._push(fiber, self.now)
+
     def kill(self, doomed: Callable[[Fiber], bool]) -> None:
         """End fibers: those that are parked unwind at once, in the order in which they started."""
         for fiber in self._alive:

@@ -9,7 +9,7 @@ block-selection code, so that what is stubbed is Parquet and Avro only.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lakewright.format.file_slices import FileGroupId, FileSlice
 from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, encode_block, read_blocks
@@ -28,7 +28,9 @@ __all__ = [
     "read_rows",
     "rows_at",
     "rows_of_base",
+    "rows_of_slices",
     "slice_rows",
+    "slices_at",
 ]
 
 Rows = Mapping[str, str]
@@ -62,11 +64,24 @@ def rows_at(
     storage: Storage, properties: TableProperties, timeline: Timeline
 ) -> dict[FileGroupId, Rows]:
     """What a reader that pinned `timeline` sees in each file group that has rows."""
+    slices = slices_at(storage, properties, timeline)
+    return rows_of_slices(storage, properties, timeline, slices)
+
+
+def slices_at(storage: Storage, properties: TableProperties, timeline: Timeline) -> list[FileSlice]:
+    """What a reader that pinned `timeline` is going to read."""
     view = load_view(storage, properties, timeline, listing=list_table(storage))
-    found = {
-        slice_.group: slice_rows(storage, properties, timeline, slice_)
-        for slice_ in view.latest_merged_slices()
-    }
+    return list(view.latest_merged_slices())
+
+
+def rows_of_slices(
+    storage: Storage,
+    properties: TableProperties,
+    timeline: Timeline,
+    slices: Iterable[FileSlice],
+) -> dict[FileGroupId, Rows]:
+    """What each file group that has rows holds."""
+    found = {s.group: slice_rows(storage, properties, timeline, s) for s in slices}
     return {group: rows for group, rows in found.items() if rows}
 
 

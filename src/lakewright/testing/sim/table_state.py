@@ -13,9 +13,17 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lakewright.errors import LakewrightError
+from lakewright.format.archived_timeline import archived_times
 from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_file
-from lakewright.format.instant import Instant, State, completed_action, parse_instant_name
+from lakewright.format.instant import (
+    WRITE_ACTIONS,
+    Instant,
+    State,
+    completed_action,
+    parse_instant_name,
+)
 from lakewright.format.instant_times import format_time
+from lakewright.format.records.cleaning import CleanerPlan
 from lakewright.format.records.commit import CommitMetadata
 from lakewright.format.records.instants import record_kind
 from lakewright.format.records.model import AvroRecord
@@ -23,10 +31,16 @@ from lakewright.format.records.rollback import RollbackMetadata, RollbackPlan
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.storage.base import Storage
+from lakewright.storage.memory import MemoryBucket, MemoryStorage
 
 __all__ = ["DataFileSeen", "StateFile", "TableState"]
 
 HEARTBEATS: Final = ".hoodie/.heartbeat/"
+CLEAN: Final = "clean"
+COMPACTION: Final = "compaction"
+ROLLBACK: Final = "rollback"
+SILENCE_MS: Final = 10_000
+"""Nobody who beats is silent for so long; who beats next has taken over."""
 _META: Final = ".hoodie/"
 
 
@@ -53,6 +67,8 @@ class StateFile:
     stored: Stored
     family: str
     """The action under which all states of the instant are one."""
+    instant: Instant
+    """The same as a timeline has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +100,37 @@ class TableState:
         """Data files by the instant in their names, then by path."""
         self.heartbeats: dict[str, Stored] = {}
         """By instant."""
+        self.beaters: dict[str, dict[str, None]] = {}
+        """Everybody who ever beat for each instant, in the order of their first beats."""
         self.beats: dict[str, list[str]] = {}
-        """Who beat for each instant, without repetitions beyond the second."""
-        self.archived: set[str] = set()
-        """Instants that were committed and archived."""
+        """Who beat for each instant since somebody took it over, without repetitions beyond the
+        second."""
+        self._withdrawn: set[str] = set()
+        """Plans of compactions that were taken away."""
+        self.once_completed: dict[str, StateFile] = {}
+        """Completed writes by requested time, also those that are off the timeline again."""
+        self.doomed: dict[str, list[str]] = {}
+        """Data files that cleans were planned for, with the moments that these retain; empty for a
+        clean that retains none."""
         self.dead: set[str] = set()
         """Processes that died."""
         self.ended: set[str] = set()
         """Processes that died or came to their end."""
-        self.changed_files: set[str] = set()
-        """State files that came or went since the checkers looked last."""
+        self.whole = True
+        """Whether checkers look at everything, or at what came and went since they looked last."""
+        self._came: dict[str, StateFile] = {}
+        self._went: dict[str, StateFile] = {}
+        self._new_data: dict[str, DataFileSeen] = {}
+        self._lost_data: dict[str, DataFileSeen] = {}
+        self._new_beats: dict[str, None] = {}
+        self._archive = MemoryStorage(MemoryBucket(history=0))
+        self._archived: frozenset[str] | None = frozenset()
         self._timeline: Timeline | None = None
-        self._instants: dict[str, list[StateFile]] | None = None
+        self._instants: dict[str, list[StateFile]] = {}
+        self._rollbacks: list[tuple[StateFile, str, str]] | None = None
         self._records: dict[tuple[str, int], AvroRecord | LakewrightError | None] = {}
         self._folder = f"{properties.timeline_folder}/"
+        self._archive_folder = f"{properties.history_folder}/"
 
     @classmethod
     def of_storage(cls, storage: Storage, properties: TableProperties) -> TableState:
@@ -116,37 +149,61 @@ class TableState:
         if path.startswith(_META):
             if path.startswith(HEARTBEATS):
                 return self._put_heartbeat(path[len(HEARTBEATS) :], stored)
+            if path.startswith(self._archive_folder):
+                self._archive.replace(path, stored.content)
+                self._archived = None
+                return ""
             return self._put_state(path, stored)
         partition, _, name = path.rpartition("/")
         parsed = parse_data_file(name)
         if parsed is None:
             return ""
         seen = DataFileSeen(path, partition, parsed, stored)
-        self.data_files[path] = seen
+        self.data_files[path] = self._new_data[path] = seen
         self.by_instant.setdefault(parsed.instant, {})[path] = seen
         return "data"
 
     def remove(self, path: str) -> str:
         """An object was deleted; what it was."""
         if path.startswith(HEARTBEATS):
-            self.heartbeats.pop(path[len(HEARTBEATS) :], None)
+            instant = path[len(HEARTBEATS) :]
+            self.heartbeats.pop(instant, None)
             return "heartbeat"
+        if path.startswith(self._archive_folder):
+            self._archive.delete(path)
+            self._archived = None
+            return ""
         seen = self.data_files.pop(path, None)
         if seen is not None:
             del self.by_instant[seen.name.instant][path]
+            self._lost_data[path] = seen
             return "data"
         name = path.removeprefix(self._folder)
-        if self.state_files.pop(name, None) is not None:
-            self._timeline = self._instants = None
-            self.changed_files.add(name)
+        file = self.state_files.pop(name, None)
+        if file is not None:
+            self._went[name] = file
+            self._changed(file)
+            if file.action == COMPACTION and file.state is State.REQUESTED:
+                self._withdrawn.add(file.requested_time)
             return "state"
         return ""
 
+    def _changed(self, file: StateFile) -> None:
+        self._timeline = None
+        if file.action == ROLLBACK:
+            self._rollbacks = None
+        self._instants.pop(file.requested_time, None)
+
     def _put_heartbeat(self, instant: str, stored: Stored) -> str:
+        before = self.heartbeats.get(instant)
         self.heartbeats[instant] = stored
+        self._new_beats[instant] = None
         beats = self.beats.setdefault(instant, [])
+        if before is None or stored.modified_ms - before.modified_ms > SILENCE_MS:
+            beats.clear()
         if beats[-2:] != [stored.who, stored.who]:
             beats.append(stored.who)
+        self.beaters.setdefault(instant, {}).setdefault(stored.who)
         return "heartbeat"
 
     def _put_state(self, path: str, stored: Stored) -> str:
@@ -157,7 +214,8 @@ class TableState:
         completion_time = parsed.completion_time
         if parsed.state is State.COMPLETED and completion_time is None:
             completion_time = format_time(stored.modified_ms, zone=self.properties.timeline_zone)
-        self.state_files[name] = StateFile(
+        instant = Instant(parsed.requested_time, parsed.action, parsed.state, completion_time, name)
+        file = StateFile(
             name,
             parsed.requested_time,
             parsed.action,
@@ -165,30 +223,111 @@ class TableState:
             completion_time,
             stored,
             completed_action(parsed.action),
+            instant,
         )
-        self._timeline = self._instants = None
-        self.changed_files.add(name)
+        self.state_files[name] = self._came[name] = file
+        self._changed(file)
+        if file.state is State.COMPLETED and file.action in WRITE_ACTIONS:
+            self.once_completed[file.requested_time] = file
+        if file.action == CLEAN and file.state is State.REQUESTED:
+            self._doom(file)
         return "state"
 
+    def _doom(self, file: StateFile) -> None:
+        plan = self.record(file)
+        if not isinstance(plan, CleanerPlan):
+            return
+        kept = plan.earliest_instant_to_retain
+        for partition, infos in (plan.file_paths_to_be_deleted_per_partition or {}).items():
+            for info in infos:
+                name = (info.file_path or "").rpartition("/")[2]
+                path = f"{partition}/{name}" if partition else name
+                self.doomed.setdefault(path, []).append(kept.timestamp if kept else "")
+
+    def looked(self) -> None:
+        """The checkers have looked."""
+        for news in (self._came, self._went, self._new_data, self._lost_data, self._new_beats):
+            news.clear()
+
+    # ---- what to look at -----------------------------------------------------------------------
+
+    def news(self) -> list[StateFile]:
+        """State files that came."""
+        return list((self.state_files if self.whole else self._came).values())
+
+    def news_completed(self) -> list[StateFile]:
+        """Completed state files that came."""
+        return [f for f in self.news() if f.state is State.COMPLETED]
+
+    def news_of(self, *actions: str) -> bool:
+        """Whether a state file of one of these actions came or went."""
+        return self.whole or any(
+            f.action in actions for came in (self._came, self._went) for f in came.values()
+        )
+
+    def news_times(self) -> list[str]:
+        """Requested times of state files that came or went."""
+        if self.whole:
+            return list(dict.fromkeys(f.requested_time for f in self.state_files.values()))
+        files = (*self._came.values(), *self._went.values())
+        return list(dict.fromkeys(f.requested_time for f in files))
+
+    def gone(self) -> list[StateFile]:
+        """State files that went."""
+        return list(self._went.values())
+
+    def states_went(self) -> bool:
+        """Whether a state file went."""
+        return self.whole or bool(self._went)
+
+    def news_data(self) -> list[DataFileSeen]:
+        """Data files that came."""
+        return list((self.data_files if self.whole else self._new_data).values())
+
+    def lost_data(self) -> list[str]:
+        """Data files that went, where only news count."""
+        return [] if self.whole else list(self._lost_data)
+
+    def news_beats(self) -> list[str]:
+        """Instants for which somebody beat."""
+        return list(self.beats if self.whole else self._new_beats)
+
     # ---- asking --------------------------------------------------------------------------------
+
+    @property
+    def archived(self) -> frozenset[str]:
+        """Requested times of instants that are in the archive."""
+        if self._archived is None:
+            times = archived_times(self._archive, self.properties)
+            self._archived = frozenset(times["requested_time"].to_pylist())
+        return self._archived
+
+    def archived_before(self, timeline: Timeline) -> dict[str, str]:
+        """Archived writes that a reader of a timeline takes for committed, with the times at which
+        they were completed."""
+        if not self.archived:
+            return {}
+        return {
+            time: file.completion_time or time
+            for time, file in self.once_completed.items()
+            if time in self.archived and timeline.get(time) is None and timeline.is_archived(time)
+        }
 
     @property
     def timeline(self) -> Timeline:
         """The active timeline."""
         if self._timeline is None:
-            self._timeline = Timeline.of(
-                Instant(f.requested_time, f.action, f.state, f.completion_time, f.name)
-                for f in self.state_files.values()
-            )
+            self._timeline = Timeline.of(f.instant for f in self.state_files.values())
         return self._timeline
 
-    def instants(self) -> dict[str, list[StateFile]]:
-        """State files by requested time."""
-        if self._instants is None:
-            self._instants = {}
-            for file in self.state_files.values():
-                self._instants.setdefault(file.requested_time, []).append(file)
-        return self._instants
+    def states_of(self, requested_time: str) -> list[StateFile]:
+        """State files of a requested time."""
+        found = self._instants.get(requested_time)
+        if found is None:
+            files = self.state_files.values()
+            found = [f for f in files if f.requested_time == requested_time]
+            self._instants[requested_time] = found
+        return found
 
     def completed(self) -> Iterator[StateFile]:
         """Completed state files."""
@@ -206,12 +345,12 @@ class TableState:
         record = self.record(file)
         return record if isinstance(record, CommitMetadata) else None
 
-    def rollbacks(self) -> Iterator[tuple[StateFile, str, str]]:
+    def rollbacks(self) -> list[tuple[StateFile, str, str]]:
         """Pending and completed rollbacks: file of the highest state, target, its action."""
-        for instant in self.timeline.filter_actions("rollback"):
-            file = self.state_files[instant.file_name]
-            for target, action in self._targets(file):
-                yield file, target, action
+        if self._rollbacks is None:
+            files = [self.state_files[i.file_name] for i in self.timeline.filter_actions(ROLLBACK)]
+            self._rollbacks = [(file, *target) for file in files for target in self._targets(file)]
+        return self._rollbacks
 
     def _targets(self, file: StateFile) -> Iterator[tuple[str, str]]:
         if file.state is State.COMPLETED:
@@ -232,6 +371,12 @@ class TableState:
         archived is, so that files of an instant that was rolled back at the start are seen.
         """
         return instant in self.timeline.completion_times or instant in self.archived
+
+    def was_taken_back(self, instant: str) -> bool:
+        """Whether a commit was undone, or the plan of a compaction taken away."""
+        if instant in self._withdrawn:
+            return self.timeline.get(instant) is None
+        return instant in self.once_completed and not self.is_committed(instant)
 
 
 def _read(file: StateFile) -> AvroRecord | LakewrightError | None:

@@ -11,15 +11,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakewright.errors import NotFoundError
 from lakewright.format import property_keys as keys
+from lakewright.format.file_names import parse_data_file
 from lakewright.format.partitions import (
     PARTITION_METADATA_FILE,
     format_partition_metadata,
     partition_depth,
 )
-from lakewright.format.properties import PROPERTIES_FILE
+from lakewright.format.properties import PROPERTIES_FILE, load_properties
 from lakewright.format.property_text import format_properties
 from lakewright.format.table_properties import TableProperties, checksum
+from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.format.version import TableVersion
 from lakewright.storage.base import Storage
 from lakewright.testing.sim.actors import Actor
@@ -27,7 +30,7 @@ from lakewright.testing.sim.checkers import ALL_CHECKERS, Checker, watch
 from lakewright.testing.sim.clocks import EPOCH_MS
 from lakewright.testing.sim.locks import Ledger, published_by_holder, watch_lock_files
 from lakewright.testing.sim.model import TableModel, differences
-from lakewright.testing.sim.stub_rows import read_rows
+from lakewright.testing.sim.stub_rows import read_rows, rows_of_slices, slices_at
 from lakewright.testing.sim.table_state import TableState
 from lakewright.testing.sim.world import World
 
@@ -123,25 +126,63 @@ class SimTable:
         """The table as a process sees it, passing failures tried again."""
         return actor.retrying().child(ROOT)
 
-    def check_reader(self, actor: Actor) -> None:
-        """Read a snapshot as a process does, and compare it with the model."""
+    def check_reader(self, actor: Actor, *, holds_s: float = 0.0) -> None:
+        """Read a snapshot as a process does, and compare it with the model.
+
+        A reader that holds its snapshot for a while may find files gone that no clean had to keep.
+        """
         began_s = self.world.now
-        timeline, seen = read_rows(self.storage(actor), actor.clock)
-        for line in differences(seen, self.model.content(timeline)):
+        storage = self.storage(actor)
+        properties = load_properties(storage, clock=actor.clock)
+        timeline = load_timeline(storage, properties)
+        try:
+            slices = slices_at(storage, properties, timeline)
+            actor.clock.sleep(holds_s)
+            seen = rows_of_slices(storage, properties, timeline, slices)
+        except NotFoundError as error:
+            self._judge_gone(actor, timeline, str(error.context["path"]))
+            return
+        if not all(map(self.state.is_committed, timeline.completion_times)):
+            # Whoever takes commits back tells readers to wait: they see the state in between.
+            self.world.count("reads.rolled back meanwhile")
+            return
+        archived = self.state.archived_before(timeline)
+        for line in differences(seen, self.model.content(timeline, archived)):
             self.world.violate("14.16", f"{actor.name} reads another table: {line}")
-        for instant in self.model.lost(timeline, before_s=began_s):
+        for instant in self.model.lost(timeline, before_s=began_s, archived=archived):
             self.world.violate("lost", f"{instant} was acknowledged, and {actor.name} misses it")
         self.world.count("reads")
+
+    def _judge_gone(self, actor: Actor, timeline: Timeline, path: str) -> None:
+        """A file that a reader needs is gone: only a clean that had not to keep it may be why."""
+        wrote = parse_data_file(path.rpartition("/")[2])
+        if wrote is not None and not self.state.is_committed(wrote.instant):
+            self.world.count("reads.rolled back meanwhile")
+            return
+        moments = self.state.doomed.get(path, ())
+        if any(not kept or _is_older(timeline, kept) for kept in moments):
+            self.world.count("reads.cleaned meanwhile")
+            return
+        why = f"planned by cleans that retain {moments}" if moments else "and by no clean"
+        self.world.violate("retention", f"{path} of the snapshot of {actor.name} is gone, {why}")
 
     def check_final(self) -> None:
         """The last state against the model: rows, promises, and nothing of unknown origin."""
         timeline, seen = read_rows(self.world.setup.storage.child(ROOT), self.world.setup.clock)
-        for line in differences(seen, self.model.content(timeline)):
+        archived = self.state.archived_before(timeline)
+        for line in differences(seen, self.model.content(timeline, archived)):
             self.world.violate("14.16", f"the table is not what was written: {line}")
         for instant in self.model.unknown(timeline):
             self.world.violate("14.16", f"nobody was going to commit {instant}")
-        for instant in self.model.lost(timeline, before_s=float("inf")):
+        for instant in self.model.lost(timeline, before_s=float("inf"), archived=archived):
             self.world.violate("lost", f"{instant} was acknowledged, and is not committed")
         for instant, why in self.model.refused.items():
             if instant in timeline.completion_times:
                 self.world.violate("lost", f"{instant} is committed, but its writer heard: {why}")
+
+
+def _is_older(timeline: Timeline, kept: str) -> bool:
+    """Whether a timeline is from before the moment that a clean retains."""
+    if not timeline.contains_completed_or_archived(kept):
+        return True
+    return any(i.requested_time < kept for i in timeline.writes().pending())

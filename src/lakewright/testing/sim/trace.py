@@ -1,12 +1,10 @@
-"""What happened in a world, line by line, and a digest of all of it.
+"""What happened in a world, line by line.
 
-The trace keeps the newest lines only; the digest covers every line, so that two runs of a seed can
-be compared without keeping them.
+The newest lines are kept, and none where many worlds are played: a seed tells its story again.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
@@ -31,24 +29,19 @@ class Line:
 
 
 class Trace:
-    """The newest lines, and a digest of all."""
+    """The newest lines, and how many there were."""
 
     def __init__(self, lines_max: int = LINES_MAX) -> None:
         self.lines: deque[Line] = deque(maxlen=lines_max)
+        self.kept = True
+        """Whether lines are kept."""
         self.count = 0
-        self._digest = 0
 
     def add(self, time_s: float, who: str, what: str, where: str = "", outcome: str = "") -> None:
         """Note something."""
         self.count += 1
-        self.lines.append(Line(time_s, who, what, where, outcome))
-        text = f"{time_s:.6f}|{who}|{what}|{where}|{outcome}"
-        self._digest = zlib.crc32(text.encode(), self._digest)
-
-    @property
-    def digest(self) -> str:
-        """Equal for equal histories."""
-        return f"{self._digest:08x}-{self.count}"
+        if self.kept:
+            self.lines.append(Line(time_s, who, what, where, outcome))
 
     def to_text(self, last: int | None = None) -> str:
         """The newest lines, oldest first."""

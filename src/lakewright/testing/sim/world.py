@@ -23,6 +23,7 @@ from lakewright.testing.sim.cached_values import without_class_locks
 from lakewright.testing.sim.clocks import StoreClock
 from lakewright.testing.sim.disk import Change, Disk
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
+from lakewright.testing.sim.known_contents import remembered
 from lakewright.testing.sim.scheduler import Scheduler, StuckError
 from lakewright.testing.sim.trace import Trace
 
@@ -169,7 +170,7 @@ class World:
         if fn is not None and left > 0:
             stem, _, number = actor.name.partition("#")
             name = f"{stem}#{int(number or 1) + 1}"
-            self.add(
+            again = self.add(
                 name,
                 fn,
                 rates=rates,
@@ -177,6 +178,7 @@ class World:
                 restarts=left - 1,
                 restart_after_s=after_s,
             )
+            again.clock.offset_ms, again.clock.pace = actor.clock.offset_ms, actor.clock.pace
 
     # ---- running -------------------------------------------------------------------------------
 
@@ -195,7 +197,7 @@ class World:
             workload=self.workload,
             seed=self.seed,
             violations=tuple(self.violations),
-            digest=self.trace.digest,
+            digest=f"{self.disk.digest:08x}-{self.trace.count}-{self.scheduler.steps}",
             steps=self.scheduler.steps,
             operations=sum(actor.operations for actor in self.actors),
             seconds=self.now,
@@ -207,7 +209,7 @@ class World:
         umpire = Actor(self, "umpire", lambda _: self._outlive(), NO_RATES)
         self.scheduler.start(umpire.main)
         try:
-            with without_class_locks(), self.surroundings():
+            with without_class_locks(), remembered(), self.surroundings():
                 self.scheduler.run()
         except StuckError as error:
             self.violate("stuck", str(error))

@@ -1,6 +1,7 @@
 """What a checker is, and how a set of them watches a table.
 
-A checker is a pure function from a `TableState` to texts about what is wrong with it. `ALWAYS`
+A checker is a pure function from a `TableState` to texts about what is wrong with it. It asks for
+the news where nothing else can break its rule, and at the end everything is news. `ALWAYS`
 checkers hold after every single change of the disk, whatever dies; `AT_REST` checkers hold when all
 processes have ended and one more write or recovery has run. `watch` runs them: those of a kind only
 when something of that kind changed.
@@ -23,6 +24,7 @@ class When(Enum):
     """When a checker must find nothing."""
 
     ALWAYS = "after every change"
+    AT_ONCE = "right after the change that it is about"
     AT_REST = "at rest"
 
 
@@ -47,7 +49,7 @@ def watch(world: World, state: TableState, checkers: Iterable[Checker], *, root:
     """Keep `state` up with the table at `root` and run the checkers on it."""
     chosen = tuple(checkers)
     by_kind = {
-        kind: tuple(c for c in chosen if kind in c.kinds and c.when is When.ALWAYS)
+        kind: tuple(c for c in chosen if kind in c.kinds and c.when is not When.AT_REST)
         for kind in ("state", "data", "heartbeat")
     }
     inside = f"{root}/" if root else ""
@@ -67,14 +69,16 @@ def watch(world: World, state: TableState, checkers: Iterable[Checker], *, root:
             kind = state.put(path, made)
         if kind:
             _run(world, state, by_kind[kind])
-            state.changed_files.clear()
+            state.looked()
 
     def finish() -> None:
-        state.changed_files.clear()
-        _run(world, state, chosen)
+        state.whole = True
+        _run(world, state, (c for c in chosen if c.when is not When.AT_ONCE))
 
     state.dead, state.ended = world.dead, world.ended
     _take_in(world, state, inside)
+    state.looked()
+    state.whole = False
     world.observe(observe)
     world.finally_check(finish)
 

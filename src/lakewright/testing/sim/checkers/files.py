@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from lakewright.format.file_names import LogFileName
 from lakewright.format.instant import State
-from lakewright.format.records.cleaning import CleanerPlan
 from lakewright.testing.sim.checkers.checker import Checker, When
 from lakewright.testing.sim.table_state import DataFileSeen, StateFile, TableState
 
@@ -29,26 +28,11 @@ def _stat_paths(state: TableState, file: StateFile) -> Iterator[str]:
 
 def committed_files_exist(state: TableState) -> Iterator[str]:
     """Every file of a completed write exists, unless a clean took it."""
-    cleaned = _cleaned(state)
-    for file in state.completed():
+    files = state.completed() if state.lost_data() else iter(state.news_completed())
+    for file in files:
         for path in _stat_paths(state, file):
-            if path not in state.data_files and path.rpartition("/")[2] not in cleaned:
+            if path not in state.data_files and path not in state.doomed:
                 yield f"{file.name} names {path}, which is not there"
-
-
-def _cleaned(state: TableState) -> set[str]:
-    found: set[str] = set()
-    for file in state.state_files.values():
-        if file.action == "clean" and file.state is State.REQUESTED:
-            plan = state.record(file)
-            if isinstance(plan, CleanerPlan):
-                found |= _planned_names(plan)
-    return found
-
-
-def _planned_names(plan: CleanerPlan) -> set[str]:
-    listed = (plan.file_paths_to_be_deleted_per_partition or {}).values()
-    return {(info.file_path or "").rpartition("/")[2] for files in listed for info in files}
 
 
 def no_orphans(state: TableState) -> Iterator[str]:
@@ -57,6 +41,8 @@ def no_orphans(state: TableState) -> Iterator[str]:
     for instant, files in state.by_instant.items():
         if not files or instant in targets or state.is_committed(instant):
             continue
+        if state.was_taken_back(instant) and not any(seen.is_base for seen in files.values()):
+            continue  # logs behind what was taken back, of writes that were rolled back
         if state.timeline.get(instant) is None:
             yield f"{', '.join(sorted(files))}: no instant {instant} on the timeline"
 
@@ -91,7 +77,9 @@ def one_base_file(state: TableState) -> Iterator[str]:
 
 def services_write_their_kind(state: TableState) -> Iterator[str]:
     """Log compaction writes no base files; compaction and clustering write no log files."""
-    for file in state.completed():
+    touched = {seen.name.instant for seen in state.news_data()} if not state.whole else ()
+    late = [f for f in state.completed() if f.requested_time in touched] if touched else ()
+    for file in (*state.news_completed(), *late):
         metadata = state.metadata(file)
         operation = metadata.operation_type if metadata is not None else None
         if operation not in ("LOG_COMPACT", "COMPACT", "CLUSTER"):
@@ -108,16 +96,16 @@ def logs_name_their_instant(state: TableState) -> Iterator[str]:
     """A log carries a delta commit's instant from version 8 on, the slice's before."""
     writes = {"deltacommit", "logcompaction", "replacecommit", "clustering"}
     by_delta = state.version.log_name_has_delta_instant
-    for path, seen in state.data_files.items():
+    for seen in state.news_data():
         if not isinstance(seen.name, LogFileName) or seen.name.is_cdc:
             continue
         instant = state.timeline.get(seen.name.instant)
         if instant is None:
             continue
         if by_delta and instant.action not in writes:
-            yield f"{path} carries the instant of a {instant.action}"
+            yield f"{seen.path} carries the instant of a {instant.action}"
         if not by_delta and instant.action in ("clean", "rollback", "savepoint", "restore"):
-            yield f"{path} carries the instant of a {instant.action}"
+            yield f"{seen.path} carries the instant of a {instant.action}"
 
 
 def replaced_groups_stay_gone(state: TableState) -> Iterator[str]:
@@ -125,24 +113,22 @@ def replaced_groups_stay_gone(state: TableState) -> Iterator[str]:
 
     A compaction that was planned before may, of rows that nobody sees any more.
     """
-    for file in state.completed():
-        metadata = state.metadata(file) if file.action == "replacecommit" else None
-        if metadata is None:
+    for later in state.news_completed():
+        written = state.metadata(later)
+        if written is None or written.operation_type == "COMPACT":
             continue
-        groups = {
-            (partition, file_id)
-            for partition, ids in (metadata.partition_to_replace_file_ids or {}).items()
-            for file_id in ids
-        }
-        for later in state.completed() if groups else ():
-            if later.stored.order <= file.stored.order:
+        groups = {(stat.partition_path or "", stat.file_id or "") for stat in written.write_stats}
+        for file in state.completed() if groups else ():
+            if file.action != "replacecommit" or later.stored.order <= file.stored.order:
                 continue
-            written = state.metadata(later)
-            if written is None or written.operation_type == "COMPACT":
-                continue
-            for stat in written.write_stats:
-                if (stat.partition_path or "", stat.file_id or "") in groups:
-                    yield f"{later.name} wrote to {stat.file_id}, replaced by {file.name}"
+            for partition, file_id in groups & _replaced(state, file):
+                yield f"{later.name} wrote to {partition}/{file_id}, replaced by {file.name}"
+
+
+def _replaced(state: TableState, file: StateFile) -> set[tuple[str, str]]:
+    metadata = state.metadata(file)
+    replaced = (metadata.partition_to_replace_file_ids if metadata is not None else None) or {}
+    return {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
 
 
 CHECKERS = (

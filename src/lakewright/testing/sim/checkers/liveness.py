@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakewright.format.instant_times import time_ms
+from lakewright.format.records import CompactionPlan, RequestedReplaceMetadata
 from lakewright.testing.sim.checkers.checker import Checker, When
 from lakewright.testing.sim.table_state import TableState
+from lakewright.txn.plan_kinds import REMOVABLE_KEY
 
-__all__ = ["CHECKERS", "rolled_back_when_dead"]
+__all__ = ["CHECKERS", "removed_when_old", "rolled_back_when_dead"]
 
 _HEARTBEAT = frozenset({"heartbeat"})
 
@@ -17,11 +20,22 @@ def one_beater(state: TableState) -> Iterator[str]:
 
     A single beat of a process that was overtaken is possible: it was on its way.
     """
-    for instant, beats in state.beats.items():
+    for instant in state.news_beats():
+        beats = state.beats[instant]
         if len(beats) > 3 and beats[-1] == beats[-2] and beats[-1] in beats[:-3]:
             between = next((b for b in reversed(beats[:-2]) if b != beats[-1]), None)
             if between is not None and beats[-3] == between:
                 yield f"{beats[-1]} and {between} both beat for {instant}"
+
+
+def taken_over_when_dead(state: TableState) -> Iterator[str]:
+    """Nobody begins to beat for an instant while another process does."""
+    for instant in state.news_beats():
+        beats = state.beats[instant]
+        if len(beats) < 2 or beats.count(beats[-1]) > 1 or beats[-2] in state.ended:
+            continue
+        if next(reversed(state.beaters[instant])) == beats[-1]:
+            yield f"{beats[-1]} takes {instant} from {beats[-2]}, which lives"
 
 
 def beats_for_what_is_pending(state: TableState) -> Iterator[str]:
@@ -40,11 +54,13 @@ def rolled_back_when_dead(tolerance_ms: int, skew_ms: int) -> Checker:
     """
 
     def check(state: TableState) -> Iterator[str]:
-        for file, target, _ in state.rollbacks():
+        for file, target, _ in state.rollbacks() if state.news_of("rollback") else ():
             beat = state.heartbeats.get(target)
             plan = state.state_files.get(f"{file.requested_time}.rollback.requested")
             if beat is None or plan is None or beat.order > plan.stored.order:
                 continue
+            if target in state.once_completed:
+                continue  # its process has nothing to do any more but to take its traces away
             silent_ms = plan.stored.modified_ms - beat.modified_ms
             known = beat.who in state.ended or beat.who == plan.stored.who
             if not known and silent_ms < tolerance_ms - skew_ms:
@@ -53,8 +69,53 @@ def rolled_back_when_dead(tolerance_ms: int, skew_ms: int) -> Checker:
     return Checker("14.31", "only the dead are rolled back", frozenset({"state"}), check)
 
 
+def _is_kept(state: TableState, instant: str, action: str) -> bool | None:
+    """Whether a plan is executed again after its rollback; None of what is no plan."""
+    if action == "compaction":
+        return True
+    requested = state.state_files.get(f"{instant}.{action}.requested")
+    plan = state.record(requested) if requested is not None else None
+    if isinstance(plan, CompactionPlan):
+        return (plan.extra_metadata or {}).get(REMOVABLE_KEY) == "false"
+    if isinstance(plan, RequestedReplaceMetadata) and plan.clustering_plan is not None:
+        return (plan.clustering_plan.extra_metadata or {}).get(REMOVABLE_KEY) != "true"
+    return None
+
+
+def removed_when_old(delay_ms: int, skew_ms: int) -> Checker:
+    """A checker that knows how old a removable plan must be before it is taken away.
+
+    A plan that is executed again is rolled back by its executor alone.
+    """
+
+    def check(state: TableState) -> Iterator[str]:
+        came = {file.name: file for file in state.news()}
+        for file, target, action in state.rollbacks():
+            plan = came.get(f"{file.requested_time}.rollback.requested")
+            if plan is None:
+                continue
+            who = plan.stored.who
+            requested_ms = time_ms(target, zone=state.properties.timeline_zone)
+            age_ms = plan.stored.modified_ms - (requested_ms or 0)
+            kept = _is_kept(state, target, action)
+            if kept is False and age_ms < delay_ms - skew_ms:
+                yield f"{who} takes the plan {target} away, {age_ms} ms after it was made"
+            if kept and who not in state.beats.get(target, ()):
+                yield f"{who} rolls the plan {target} back, and does not execute it"
+
+    about = "only old plans are taken away"
+    return Checker("14.31b", about, frozenset({"state"}), check, When.AT_ONCE)
+
+
 CHECKERS = (
     Checker("14.29a", "one process beats for an instant", _HEARTBEAT, one_beater),
+    Checker(
+        "14.29c",
+        "what somebody works on is left to it",
+        _HEARTBEAT,
+        taken_over_when_dead,
+        When.AT_ONCE,
+    ),
     Checker(
         "14.29b",
         "no heartbeat of what is over",

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from lakewright.format.file_names import LogFileName
 from lakewright.format.records import CompactionOperation, CompactionPlan
 from lakewright.format.records.plans import file_name
-from lakewright.testing.sim.checkers.checker import Checker
+from lakewright.testing.sim.checkers.checker import Checker, When
 from lakewright.testing.sim.table_state import StateFile, TableState
 
-__all__ = ["CHECKERS"]
+__all__ = ["CHECKERS", "planned_paths"]
 
 _STATE = frozenset({"state"})
 _BOTH = frozenset({"state", "data"})
@@ -37,10 +37,18 @@ def _files(operation: CompactionOperation) -> Iterator[str]:
             yield f"{partition}/{name}" if partition else name
 
 
+def planned_paths(state: TableState) -> Iterator[tuple[StateFile, str]]:
+    """Pending plans with the files that they read."""
+    for file, plan in _plans(state):
+        for operation in plan.operations or ():
+            for path in _files(operation):
+                yield file, path
+
+
 def one_plan_per_group(state: TableState) -> Iterator[str]:
     """A file group is in one pending plan of a kind at most."""
     seen: dict[tuple[str, str, str], str] = {}
-    for file, plan in _plans(state):
+    for file, plan in _plans(state) if state.news_of(*_KINDS) else ():
         for operation in plan.operations or ():
             key = (file.action, operation.partition_path or "", operation.file_id or "")
             other = seen.setdefault(key, file.requested_time)
@@ -49,17 +57,21 @@ def one_plan_per_group(state: TableState) -> Iterator[str]:
 
 
 def planned_files_exist(state: TableState) -> Iterator[str]:
-    """Every file of a pending plan is there."""
-    for file, plan in _plans(state):
-        for operation in plan.operations or ():
-            for path in _files(operation):
-                if path not in state.data_files:
-                    yield f"{file.name} names {path}, which is not there"
+    """Every file of a pending plan is there, unless a restore is taking the plan back."""
+    if not state.lost_data() and not state.news_of(*_KINDS):
+        return
+    if state.timeline.filter_actions("restore").pending():
+        return
+    for file, path in planned_paths(state):
+        if path not in state.data_files:
+            yield f"{file.name} names {path}, which is not there"
 
 
 def plans_are_whole(state: TableState) -> Iterator[str]:
     """From version 8 on a plan has exactly the logs of its slices that completed before it."""
     if not state.version.slices_by_completion_time:
+        return
+    if not state.news_completed() and not state.news_of(*_KINDS):
         return
     for file, plan in _plans(state):
         for operation in plan.operations or ():
@@ -88,7 +100,7 @@ def _missing(
 
 def compactions_did_what_was_planned(state: TableState) -> Iterator[str]:
     """A completed compaction has one base file for every operation, and nothing else."""
-    for file in state.completed():
+    for file in state.news_completed():
         metadata = state.metadata(file)
         if metadata is None or metadata.operation_type != "COMPACT":
             continue
@@ -103,25 +115,33 @@ def compactions_did_what_was_planned(state: TableState) -> Iterator[str]:
 
 
 def used_plans_stay(state: TableState) -> Iterator[str]:
-    """Version 6: the compaction that a log is behind is on the timeline."""
+    """Version 6: the compaction that a log is behind is on the timeline.
+
+    A write that had seen a plan or commit which was taken back may still put a log behind it; it
+    cannot be committed, which is seen by the rows.
+    """
     if state.version.log_name_has_delta_instant:
         return
-    for path, seen in state.data_files.items():
+    went = {f.requested_time for f in state.gone()}
+    files = state.data_files.values() if state.states_went() else state.news_data()
+    for seen in files:
         if not isinstance(seen.name, LogFileName) or seen.name.is_cdc:
             continue
         instant = seen.name.instant
+        if state.was_taken_back(instant) and instant not in went:
+            continue
         if not state.is_committed(instant) and state.timeline.get(instant) is None:
-            yield f"{path} is behind {instant}, which is not there"
+            yield f"{seen.path} is behind {instant}, which is not there"
 
 
 def executed_by_its_owner(state: TableState) -> Iterator[str]:
-    """Who completes a plan is who beat for it last."""
-    for file in state.completed():
+    """Who completes a plan is who beat for it last, at that moment."""
+    for file in state.news_completed():
         metadata = state.metadata(file)
         if metadata is None or metadata.operation_type not in ("COMPACT", "LOG_COMPACT", "CLUSTER"):
             continue
         beats = state.beats.get(file.requested_time, [])
-        if file.name in state.changed_files and beats and beats[-1] != file.stored.who:
+        if beats and beats[-1] != file.stored.who:
             yield f"{file.stored.who} completed {file.name}, and {beats[-1]} works on it"
 
 
@@ -131,5 +151,7 @@ CHECKERS = (
     Checker("14.19", "plans have all logs of their slices", _STATE, plans_are_whole),
     Checker("14.20", "compactions do what was planned", _STATE, compactions_did_what_was_planned),
     Checker("14.22", "plans that logs are behind stay", _BOTH, used_plans_stay),
-    Checker("14.30", "plans are completed by their owner", _STATE, executed_by_its_owner),
+    Checker(
+        "14.30", "plans are completed by their owner", _STATE, executed_by_its_owner, When.AT_ONCE
+    ),
 )

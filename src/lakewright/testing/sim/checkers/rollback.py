@@ -47,7 +47,7 @@ def _finished(state: TableState) -> Iterator[tuple[StateFile, str, str]]:
 def target_off_the_timeline(state: TableState) -> Iterator[str]:
     """After a rollback no state file of the target is left, or its plan alone."""
     for file, target, action in _finished(state):
-        for left in state.instants().get(target, ()):
+        for left in state.states_of(target):
             if left.action == "savepoint" or left.state is State.COMPLETED:
                 continue
             kept = action in _PLAN_KEPT and left.state is State.REQUESTED

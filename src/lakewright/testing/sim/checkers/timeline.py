@@ -18,38 +18,40 @@ _PLANNED = frozenset({"compaction", "logcompaction", "clustering", "clean", "rol
 
 def one_family_per_time(state: TableState) -> Iterator[str]:
     """At most one action family has a requested time; a savepoint shares that of its commit."""
-    for time, files in state.instants().items():
-        families = {f.family for f in files if f.action != "savepoint"}
+    for time in state.news_times():
+        families = {f.family for f in state.states_of(time) if f.action != "savepoint"}
         if len(families) > 1:
             yield f"{time} is the time of {', '.join(sorted(families))}"
 
 
 def one_completion(state: TableState) -> Iterator[str]:
     """At most one completed file per requested time and family."""
-    for time, files in state.instants().items():
-        done = sorted(f.name for f in files if f.state is State.COMPLETED)
-        families = {f.family for f in files if f.state is State.COMPLETED}
-        if len(done) > len(families):
-            yield f"{time} was completed more than once: {', '.join(done)}"
+    for time in state.news_times():
+        done = [f for f in state.states_of(time) if f.state is State.COMPLETED]
+        if len(done) > len({f.family for f in done}):
+            names = ", ".join(sorted(f.name for f in done))
+            yield f"{time} was completed more than once: {names}"
 
 
 def inflight_was_requested(state: TableState) -> Iterator[str]:
     """An inflight file has its requested one."""
     for time, family, there in _states(state):
-        if State.INFLIGHT in there and State.REQUESTED not in there:
+        begun = State.INFLIGHT in there and State.REQUESTED not in there
+        if begun and time not in state.archived:
             yield f"{time} {family} is inflight but not requested"
 
 
 def completed_was_inflight(state: TableState) -> Iterator[str]:
     """A completed file has its inflight one."""
     for time, family, there in _states(state):
-        if State.COMPLETED in there and State.INFLIGHT not in there:
+        if State.COMPLETED in there and State.INFLIGHT not in there and time not in state.archived:
             yield f"{time} {family} is completed but not inflight"
 
 
 def _states(state: TableState) -> Iterator[tuple[str, str, set[State]]]:
     """Time and family of every instant but savepoints, and the states it has files of."""
-    for time, files in state.instants().items():
+    for time in state.news_times():
+        files = state.states_of(time)
         for family in sorted({f.family for f in files} - {"savepoint"}):
             yield time, family, {f.state for f in files if f.family == family}
 
@@ -59,7 +61,7 @@ def completion_times(state: TableState) -> Iterator[str]:
     if not state.version.completion_time_in_name:
         return
     seen: dict[str, StateFile] = {}
-    for file in state.completed():
+    for file in state.completed() if state.news_completed() else ():
         completed = file.completion_time or ""
         if completed <= file.requested_time:
             yield f"{file.name} completed before it was requested"
@@ -72,6 +74,8 @@ def completions_in_order(state: TableState) -> Iterator[str]:
     """What was published later has the greater completion time."""
     if not state.version.completion_time_in_name:
         return
+    if not state.news_completed():
+        return
     published = sorted(state.completed(), key=lambda f: f.stored.order)
     for earlier, later in pairwise(published):
         if (earlier.completion_time or "") >= (later.completion_time or ""):
@@ -80,18 +84,15 @@ def completions_in_order(state: TableState) -> Iterator[str]:
 
 def contents_parse(state: TableState) -> Iterator[str]:
     """Every completed file and every pending plan can be read."""
-    for name in sorted(state.changed_files or state.state_files):
-        file = state.state_files.get(name)
-        if file is None:
-            continue
+    for file in state.news():
         planned = file.state is State.REQUESTED and file.action in _PLANNED
         if file.state is not State.COMPLETED and not planned:
             continue
         record = state.record(file)
         if isinstance(record, LakewrightError):
-            yield f"{name} cannot be read: {record.message}"
+            yield f"{file.name} cannot be read: {record.message}"
         elif record is None and not (file.action == "clean" and not planned):
-            yield f"{name} is empty"
+            yield f"{file.name} is empty"
 
 
 CHECKERS = (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from lakewright.testing.sim.workloads import (
     keyed_writes,
+    plans,
+    real_services,
     real_writes,
     services,
     toys,
@@ -21,5 +23,7 @@ WORKLOADS: dict[str, Workload] = {
         *real_writes.WORKLOADS,
         *keyed_writes.WORKLOADS,
         *services.WORKLOADS,
+        *plans.WORKLOADS,
+        *real_services.WORKLOADS,
     )
 }

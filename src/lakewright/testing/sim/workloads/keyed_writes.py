@@ -44,6 +44,7 @@ from lakewright.testing.sim.faults import NO_RATES, FaultRates
 from lakewright.testing.sim.keyed_model import FILTER_BELOW, Change, KeyedModel, Place
 from lakewright.testing.sim.keyed_stubs import VALUE, filtered_keys, keyed_rows, stubbed_files
 from lakewright.testing.sim.tables import ROOT, SimTable
+from lakewright.testing.sim.workloads.processes import add_processes
 from lakewright.testing.sim.workloads.transactions import (
     CRASHES,
     ERRORS,
@@ -66,6 +67,7 @@ __all__ = [
     "WORKLOADS",
     "KeyedSetting",
     "KeyedTable",
+    "fill",
     "keyed_setting_of",
     "keyed_world",
     "one_keyed_write",
@@ -232,7 +234,8 @@ class KeyedTable:
 
     def _compare(self, storage: Storage, actor: Actor, began_s: float) -> Timeline:
         timeline, found = self._read(storage, actor)
-        seen, expected = dict(found), self.model.content(timeline)
+        archived = self.table.state.archived_before(timeline)
+        seen, expected = dict(found), self.model.content(timeline, archived)
         keys = [place[1] if self.setting.everywhere else place for place, _ in found]
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         if twice:
@@ -242,7 +245,7 @@ class KeyedTable:
             extra = sorted(seen.items() - expected.items())[:3]
             text = f"{actor.name} reads other rows: missing {missing}, not expected {extra}"
             self.world.violate("14.16", text)
-        for instant in self.model.lost(timeline, before_s=began_s):
+        for instant in self.model.lost(timeline, before_s=began_s, archived=archived):
             self.world.violate("lost", f"{instant} was acknowledged, and {actor.name} misses it")
         return timeline
 
@@ -281,17 +284,14 @@ def keyed_world(name: str, seed: int, setting: KeyedSetting) -> World:
     """Writers and a reader on one table with some rows."""
     world = World(seed, workload=name, folders=setting.world.folders)
     table = KeyedTable(world, setting)
-    _fill(table)
-    for number in range(setting.world.writers):
-        actor = world.add(
-            f"writer{number}",
-            lambda a: _writer(a, table),
-            rates=setting.world.rates,
-            delay_s=world.random.uniform(0, 2),
-            restarts=2,
-            restart_after_s=5.0,
-        )
-        actor.clock.offset_ms = world.random.uniform(-90, 90)
+    fill(table)
+    add_processes(
+        world,
+        "writer",
+        setting.world.writers,
+        lambda a: _writer(a, table),
+        rates=setting.world.rates,
+    )
     if setting.world.impatient:
         world.add("operator", lambda a: roll_back_by_name(a, table.table, setting.world))
     calm = replace(setting.world.rates, crash=0.0, stall=0.0)
@@ -305,7 +305,7 @@ def one_keyed_write(verb: str, setting: KeyedSetting) -> World:
     its operations."""
     world = World(0, workload="one-keyed-write", folders=setting.world.folders)
     table = KeyedTable(world, setting)
-    _fill(table)
+    fill(table)
 
     def write(actor: Actor) -> None:
         access = access_of(actor, table.table, setting.world)
@@ -317,7 +317,7 @@ def one_keyed_write(verb: str, setting: KeyedSetting) -> World:
     return world
 
 
-def _fill(table: KeyedTable) -> None:
+def fill(table: KeyedTable) -> None:
     """Writes before the world begins, so that there are base files, and logs behind them."""
     world, setting = table.world, table.setting
     with world.surroundings():
@@ -391,12 +391,26 @@ def _real(seed: int) -> World:
 
 
 WORKLOADS = (
-    Workload("keyed-calm", "upserts and deletes of the same keys", _made("keyed-calm", NO_RATES)),
-    Workload("keyed-crashes", "their writers die", _made("keyed-crashes", CRASHES)),
-    Workload("keyed-errors", "operations fail, answers are lost", _made("keyed-errors", ERRORS)),
-    Workload("keyed-stalls", "processes stand still", _made("keyed-stalls", STALLS)),
-    Workload("keyed-impatient", "writes are rolled back by name while they run", _impatient),
-    Workload("keyed-storm", "everything at once", _made("keyed-storm", STORM)),
-    Workload("keyed-non-blocking", "writers of one bucket that need no lock", _non_blocking),
-    Workload("keyed-real", "upserts and deletes with real files, crashes and errors", _real),
+    Workload(
+        "keyed-calm", "upserts and deletes of the same keys", _made("keyed-calm", NO_RATES), share=1
+    ),
+    Workload("keyed-crashes", "their writers die", _made("keyed-crashes", CRASHES), share=1),
+    Workload(
+        "keyed-errors", "operations fail, answers are lost", _made("keyed-errors", ERRORS), share=1
+    ),
+    Workload("keyed-stalls", "processes stand still", _made("keyed-stalls", STALLS), share=1),
+    Workload(
+        "keyed-impatient", "writes are rolled back by name while they run", _impatient, share=1
+    ),
+    Workload("keyed-storm", "everything at once", _made("keyed-storm", STORM), share=2),
+    Workload(
+        "keyed-non-blocking", "writers of one bucket that need no lock", _non_blocking, share=1
+    ),
+    Workload(
+        "keyed-real",
+        "upserts and deletes with real files, crashes and errors",
+        _real,
+        share=1,
+        real=True,
+    ),
 )

@@ -197,4 +197,8 @@ def _read(actor: Actor, table: RealTable) -> None:
         table.check(actor)
 
 
-WORKLOADS = (Workload("real", "the engine's verbs with real files, crashes and errors", _make),)
+WORKLOADS = (
+    Workload(
+        "real", "the engine's verbs with real files, crashes and errors", _make, share=1, real=True
+    ),
+)

@@ -1,27 +1,45 @@
-"""Writers, compactors and cleaners on one table, through the real code of services.
+"""Writers, readers and every service on one table, through the real code of services.
 
 Data work is stubbed: a compaction reads and writes stub files, everything else (plans, the
-execution of plans, rollbacks, conflicts) is the product's. Several processes schedule and execute
-the same plans, die, stall and are started again; in the end one process finishes what is pending.
-No row may change by any of it, and no plan may be completed twice.
+execution of plans, cleans, archives, savepoints, rollbacks, conflicts) is the product's. The table
+has a past, so that there is something to clean and to archive. Several processes do the same and
+other things at once, die, stall and are started again; in the end one process finishes what is
+pending. No row may change by any of it, and no plan may be completed twice.
+
+Most worlds are small, since the smallest world that shows a mistake is the best one to look at;
+every tenth is large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
-from lakewright.errors import LakewrightError
-from lakewright.format.file_names import BaseFileName
-from lakewright.format.file_slices import FileSlice
-from lakewright.format.records import WriteStat
-from lakewright.services.compaction import Compaction, SliceWork
-from lakewright.services.compaction_plan import CompactionOptions, CompactionTrigger
+from lakewright.format.history_writing import HistoryPolicy
+from lakewright.runtime.random import Random, SeededRandom
+from lakewright.services.archive import ArchiveOptions, run_archive
+from lakewright.services.clean import (
+    CleanOptions,
+    execute_clean,
+    pending_cleans,
+    run_clean,
+)
+from lakewright.services.clean_options import CleanPolicy
+from lakewright.services.compaction import Compaction
+from lakewright.services.restore import run_restore
 from lakewright.testing.sim.actors import Actor
+from lakewright.testing.sim.beginnings import Past, table_with_past
+from lakewright.testing.sim.checkers import Checker
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
-from lakewright.testing.sim.model import Effect
-from lakewright.testing.sim.stub_rows import base_content, slice_rows
 from lakewright.testing.sim.tables import SimTable
+from lakewright.testing.sim.workloads.processes import OFFSET_MS_MAX, add_processes
+from lakewright.testing.sim.workloads.service_actors import (
+    ALWAYS,
+    ROLES,
+    ServiceSetting,
+    StubCompactor,
+)
 from lakewright.testing.sim.workloads.stub_writes import Writer
 from lakewright.testing.sim.workloads.transactions import (
     CRASHES,
@@ -38,165 +56,264 @@ from lakewright.testing.sim.workloads.transactions import (
 from lakewright.testing.sim.workloads.workload import Workload
 from lakewright.testing.sim.world import World
 from lakewright.txn.access import Access, FailedWrites
-from lakewright.txn.markers import Marker, MarkerType
-from lakewright.txn.publishing import publish_file
-from lakewright.txn.recovery import roll_back_failed, sweep_traces
 
-__all__ = ["WORKLOADS", "StubCompactor", "make"]
+__all__ = ["WORKLOADS", "make", "one_service", "past", "service_setting_of", "services_world"]
 
-KINDS = ("append", "log", "log", "log", "rewrite", "overwrite")
-ALWAYS = CompactionOptions(trigger=CompactionTrigger.ALWAYS)
-EXECUTORS = 2
-ROUNDS = 3
+LARGE_EVERY: Final = 10
+NEXT_WRITE_EVERY: Final = 3
+"""In one of so many worlds somebody writes and reads after everything; the rows at the end are
+looked at in every one."""
+CLOCKS: Final = FaultRates(jump=0.01, jump_ms_max=240_000.0, crash=0.002)
+_WRONG_MS_MAX: Final = 120_000.0
+_BY_CLOCKS: Final = frozenset({"14.29a", "14.29c", "14.30", "14.31", "14.3a"})
+"""What clocks that are minutes apart break: a process that lives is taken for dead, and finds out
+at its next step; no file of it is ever published."""
 
 
-class StubCompactor:
-    """Compacts stub files."""
+# ---- settings by seed --------------------------------------------------------------------------
 
-    def __init__(self, actor: Actor, table: SimTable) -> None:
-        self._actor = actor
-        self._table = table
-        self._random = actor.random.fork("compaction")
 
-    def __call__(self, access: Access, work: SliceWork) -> Sequence[WriteStat]:
-        """Write the new base file of every slice, sometimes at the second try."""
-        self._table.model.intend(work.compactor.context.instant, Effect())
-        return [self._compacted(access, work, slice_) for slice_ in work.slices]
+def service_setting_of(seed: int, rates: FaultRates) -> ServiceSetting:
+    """Every combination of table and storage comes up in turn; roles and numbers by chance."""
+    world = setting_of(seed, rates=rates)
+    chance = SeededRandom(f"{seed}/services")
+    large = seed % LARGE_EVERY == LARGE_EVERY - 1
+    merge_on_read = chance.below(4) > 0
+    world = replace(
+        world,
+        merge_on_read=merge_on_read,
+        # Locks on the table's own storage are half of all operations: once in a while is enough.
+        lock=world.lock if chance.below(6) == 0 else "ideal",
+        writers=1 + chance.below(3) if large else 1 + chance.below(2),
+        writes=1 + chance.below(3) if large else 1,
+    )
+    clean = _clean_options(chance)
+    return ServiceSetting(
+        world,
+        roles={"writer": world.writers, **_roles(chance, merge_on_read, 5 if large else 2)},
+        rounds=2 if large else 1,
+        clean=clean,
+        archive=_archive_options(chance, clean),
+    )
 
-    def _compacted(self, access: Access, work: SliceWork, slice_: FileSlice) -> WriteStat:
-        context = work.compactor.context
-        timeline = work.compactor.snapshot.timeline
-        rows = slice_rows(
-            access.storage, self._table.properties, timeline, slice_, latest=context.instant
-        )
-        content = base_content(rows)
-        group = slice_.group
-        if self._random.below(6) == 0:
-            self._publish(access, work, slice_, content, f"0-{work.stage}-0")
-        name = self._publish(access, work, slice_, content, f"0-{work.stage}-1")
-        return WriteStat(
-            file_id=group.file_id,
-            path=f"{group.partition}/{name}",
-            partition_path=group.partition,
-            prev_commit=slice_.base_instant,
-            num_writes=len(rows),
-            file_size_in_bytes=len(content),
-        )
 
-    def _publish(
-        self, access: Access, work: SliceWork, slice_: FileSlice, content: bytes, token: str
-    ) -> str:
-        context, group = work.compactor.context, slice_.group
-        name = BaseFileName(group.file_id, token, context.instant).text
-        marker = Marker(group.partition, name, MarkerType.MERGE)
-        publish_file(access.storage, context.fence, marker, lambda sink: sink.write(content))
-        return name
+def _roles(chance: Random, merge_on_read: bool, count: int) -> dict[str, int]:
+    """Processes that look after the table, some of them doing the same."""
+    names = [
+        "cleaner",
+        "cleaner",
+        "archiver",
+        "keeper",
+        "reader",
+        "sweeper",
+        "operator",
+        "restorer",
+    ]
+    names += ["compactor"] * (3 if merge_on_read else 0)
+    chosen: dict[str, int] = {}
+    for _ in range(count):
+        name = names[chance.below(len(names))]
+        chosen[name] = chosen.get(name, 0) + 1 + (chance.below(3) == 0)
+    return chosen
+
+
+def _clean_options(chance: Random) -> CleanOptions:
+    policies = (
+        CleanPolicy.KEEP_LATEST_COMMITS,
+        CleanPolicy.KEEP_LATEST_COMMITS,
+        CleanPolicy.KEEP_LATEST_FILE_VERSIONS,
+    )
+    return CleanOptions(
+        policy=policies[chance.below(3)],
+        commits_retained=1 + chance.below(3),
+        file_versions_retained=1 + chance.below(2),
+        incremental=chance.below(2) == 0,
+        allow_multiple=chance.below(3) == 0,
+    )
+
+
+def _archive_options(chance: Random, clean: CleanOptions) -> ArchiveOptions:
+    keep_min = 2 + chance.below(2)
+    return ArchiveOptions(
+        keep_min_commits=keep_min,
+        keep_max_commits=keep_min + 1,
+        beyond_savepoint=chance.below(3) == 0,
+        compaction_delta_commits=1,
+        clean=clean,
+        history=HistoryPolicy(join_files=2, manifests_kept=1 + chance.below(2)),
+        batch_instants=1 + chance.below(3),
+    )
+
+
+# ---- pasts -------------------------------------------------------------------------------------
+
+
+def past(*steps: str) -> Past:
+    """A past of writes and services, done one after the other."""
+
+    def fill(table: SimTable) -> None:
+        access = _setup_access(table)
+        writer = Writer(table.world.setup, table, access)
+        for step in steps:
+            if step == "compaction" and table.properties.is_merge_on_read:
+                compactor = StubCompactor(table.world.setup, table)
+                Compaction(access, ALWAYS, compactor=compactor).run()
+            elif step == "clean":
+                run_clean(access, CleanOptions(commits_retained=2))
+            elif step != "compaction":
+                assert writer.write(step)
+
+    return fill
+
+
+def _setup_access(table: SimTable) -> Access:
+    setting = replace(setting_of(0, rates=NO_RATES), folders=table.world.disk.has_folders)
+    return access_of(table.world.setup, table, replace(setting, lock="ideal"))
+
+
+PASTS: Final[tuple[Past, ...]] = (
+    past("append", "log"),
+    past("append", "log", "compaction", "log"),
+    past("append", "log", "compaction", "overwrite", "append", "log"),
+    past("append", "rewrite", "clean", "log", "compaction", "overwrite", "log", "append"),
+)
+
+
+# ---- worlds ------------------------------------------------------------------------------------
 
 
 def make(name: str, seed: int, rates: FaultRates) -> World:
     """A world of services."""
-    setting = replace(setting_of(seed, rates=rates), merge_on_read=True)
-    world = World(seed, workload=name, folders=setting.folders)
-    table = SimTable.make(
-        world, version=setting.version, merge_on_read=True, checkers=checkers_of(setting)
+    return services_world(name, seed, service_setting_of(seed, rates))
+
+
+def services_world(
+    name: str,
+    seed: int,
+    setting: ServiceSetting,
+    *,
+    checkers: tuple[Checker, ...] | None = None,
+    offset_ms_max: float = OFFSET_MS_MAX,
+) -> World:
+    """The world of a setting."""
+    own = setting.world
+    world = World(seed, workload=name, folders=own.folders)
+    table = table_with_past(
+        world,
+        PASTS[world.random.below(len(PASTS))],
+        version=own.version,
+        merge_on_read=own.merge_on_read,
+        checkers=checkers_of(own) if checkers is None else checkers,
     )
-    for number in range(setting.writers):
-        actor = world.add(
-            f"writer{number}",
-            lambda a: _writer(a, table, setting),
-            rates=setting.rates,
-            delay_s=world.random.uniform(0, 2),
-            restarts=2,
-            restart_after_s=5.0,
+    for role, count in setting.roles.items():
+        add_processes(
+            world,
+            role,
+            count,
+            lambda a, live=ROLES[role]: live(a, table, setting),  # type: ignore[misc]
+            rates=_rates(role, own),
+            offset_ms_max=offset_ms_max,
         )
-        actor.clock.offset_ms = world.random.uniform(-90, 90)
-    for number in range(EXECUTORS):
-        actor = world.add(
-            f"compactor{number}",
-            lambda a: _compactor(a, table, setting),
-            rates=setting.rates,
-            delay_s=world.random.uniform(0, 4),
-            restarts=2,
-            restart_after_s=5.0,
-        )
-        actor.clock.offset_ms = world.random.uniform(-90, 90)
-    world.add("cleaner", lambda a: _cleaner(a, table, setting), rates=setting.rates)
     world.at_rest("recovery", lambda a: _recovery(a, table, setting))
     return world
 
 
-def _writer(actor: Actor, table: SimTable, setting: Setting) -> None:
-    writer = Writer(actor, table, access_of(actor, table, setting))
-    chance = actor.random.fork("kinds")
-    for _ in range(setting.writes + 1):
-        try:
-            writer.write(KINDS[chance.below(len(KINDS))])
-        except LakewrightError as error:
-            actor.world.count(f"failed.{error.code}")
-        actor.clock.sleep(chance.uniform(0, 3))
+def one_service(role: str, setting: ServiceSetting) -> World:
+    """A world in which `service` looks after a table with a long past once; for crashes at each of
+    its operations."""
+    own = setting.world
+    world = World(0, workload=f"one-{role}", folders=own.folders)
+    table = table_with_past(
+        world,
+        PASTS[-1],
+        version=own.version,
+        merge_on_read=own.merge_on_read,
+        checkers=checkers_of(own),
+    )
+    setting = replace(setting, roles={role: 1, "keeper": 1}, rounds=1)
+    world.add("service", lambda a: ROLES[role](a, table, setting))
+    world.at_rest("reader", table.check_reader)
+    world.at_rest("recovery", lambda a: _recovery(a, table, setting))
+    return world
 
 
-def _compactor(actor: Actor, table: SimTable, setting: Setting) -> None:
-    access = access_of(actor, table, setting)
-    service = Compaction(access, ALWAYS, compactor=StubCompactor(actor, table))
-    for _ in range(ROUNDS):
-        actor.clock.sleep(actor.random.uniform(0.1, 3.0))
-        try:
-            for done in service.run():
-                table.model.acknowledge(done.instant, actor.world.now)
-                actor.world.count("compacted")
-        except LakewrightError as error:
-            actor.world.count(f"compaction.{error.code}")
+def _rates(role: str, setting: Setting) -> FaultRates:
+    """A reader that dies shows nothing."""
+    return replace(setting.rates, crash=0.0) if role == "reader" else setting.rates
 
 
-def _cleaner(actor: Actor, table: SimTable, setting: Setting) -> None:
-    access = access_of(actor, table, setting)
-    for _ in range(ROUNDS):
-        actor.clock.sleep(actor.random.uniform(1.0, 6.0))
-        try:
-            roll_back_failed(access)
-            sweep_traces(access)
-        except LakewrightError as error:
-            actor.world.count(f"cleaner.{error.code}")
-
-
-def _recovery(actor: Actor, table: SimTable, setting: Setting) -> None:
+def _recovery(actor: Actor, table: SimTable, setting: ServiceSetting) -> None:
     """After the longest time that anybody may wait, one process finishes everything."""
-    access = replace(outwaited(actor, table, setting), failed_writes=FailedWrites.EAGER)
+    own = setting.world
+    access = replace(outwaited(actor, table, own), failed_writes=FailedWrites.EAGER)
+    if access.timeline(table.properties).filter_actions("restore").pending():
+        run_restore(access)
+        actor.world.count("restored at rest")
     service = Compaction(access, ALWAYS, compactor=StubCompactor(actor, table))
-    service.run()
-    if service.pending():
-        actor.world.violate("recovery", f"{service.pending()} cannot be executed")
-    if not Writer(actor, table, access).write("append"):
-        actor.world.violate("recovery", "the next write fails")
+    for instant in service.pending():
+        service.execute(instant)
+        actor.world.count("compacted at rest")
+    for instant in pending_cleans(access):
+        execute_clean(access, instant)
+        actor.world.count("cleaned at rest")
+    if not {"keeper", "restorer"}.isdisjoint(setting.roles):
+        run_archive(access, setting.archive)  # removes what is left of savepoints too
+    if actor.world.seed % NEXT_WRITE_EVERY == 0:
+        if not Writer(actor, table, access).write("append"):
+            actor.world.violate("recovery", "the next write fails")
+        table.check_reader(actor)
     check_nothing_left(actor, table, access)
-    table.check_reader(actor)
+
+
+def _clocks(seed: int) -> World:
+    setting = service_setting_of(seed, CLOCKS)
+    # Leases on the table's own storage end by clocks that must not be so far apart.
+    setting = replace(setting, world=replace(setting.world, lock="ideal"))
+    checkers = tuple(c for c in checkers_of(setting.world) if c.rule not in _BY_CLOCKS)
+    return services_world(
+        "services-clocks", seed, setting, checkers=checkers, offset_ms_max=_WRONG_MS_MAX
+    )
+
+
+def _made(name: str, rates: FaultRates) -> Callable[[int], World]:
+    return lambda seed: make(name, seed, rates)
 
 
 WORKLOADS = (
     Workload(
         "services-calm",
-        "writers, compactors and a cleaner, nothing goes wrong",
-        lambda seed: make("services-calm", seed, NO_RATES),
+        "writers, readers and all services, nothing goes wrong",
+        _made("services-calm", NO_RATES),
+        share=24,
     ),
     Workload(
         "services-crashes",
         "the same, processes die at any operation",
-        lambda seed: make("services-crashes", seed, CRASHES),
+        _made("services-crashes", replace(CRASHES, crash=0.01)),
+        share=80,
     ),
     Workload(
         "services-errors",
-        "the same, operations fail and answers are lost",
-        lambda seed: make("services-errors", seed, ERRORS),
+        "the same, operations fail, answers and leases are lost",
+        _made("services-errors", replace(ERRORS, lease=0.05)),
+        share=70,
     ),
     Workload(
         "services-stalls",
         "the same, processes stand still",
-        lambda seed: make("services-stalls", seed, STALLS),
+        _made("services-stalls", STALLS),
+        share=60,
+    ),
+    Workload(
+        "services-clocks",
+        "the same, clocks are minutes apart and are set while processes run",
+        _clocks,
+        share=24,
     ),
     Workload(
         "services-storm",
         "the same, everything at once",
-        lambda seed: make("services-storm", seed, STORM),
+        _made("services-storm", replace(STORM, crash=0.006)),
+        share=120,
     ),
 )

@@ -19,7 +19,7 @@ from lakewright.format.timeline import Timeline
 from lakewright.format.view_inputs import load_view
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.model import Effect
-from lakewright.testing.sim.stub_rows import Rows, base_content, log_content, rows_at
+from lakewright.testing.sim.stub_rows import Rows, base_content, log_content, slice_rows
 from lakewright.testing.sim.tables import SimTable
 from lakewright.txn.access import Access
 from lakewright.txn.markers import Marker, MarkerType
@@ -123,17 +123,22 @@ class Writer:
         partition = f"p{self._random.below(2)}"
         if kind == "append":
             return [self._new_group(partition, work) for _ in range(1 + self._random.below(2))]
-        there = rows_at(self._access.storage, self._table.properties, basis)
-        groups = sorted(g for g in there if g.partition == partition)
+        storage, properties = self._access.storage, self._table.properties
+        listing = {partition: list_files(storage, partition)}
+        view = load_view(storage, properties, basis, listing=listing)
+        slices = {slice_.group: slice_ for slice_ in view.latest_merged_slices()}
+        groups = sorted(slices)
         if kind in ("rewrite", "log"):
             if not groups:
                 return [self._new_group(partition, work)]
             group = groups[self._random.below(len(groups))]
-            previous, planned = self._slice_instant(group, basis)
+            found = view.groups[group]
+            previous = max(slice_.base_instant for slice_ in found.slices)
+            planned = found.pending_compaction is not None
             rows = self._rows()
-            if (kind == "log" and self._table.properties.is_merge_on_read) or planned:
+            if (kind == "log" and properties.is_merge_on_read) or planned:
                 return [lambda t: self._publish_log(t, group, rows, previous, work)]
-            whole = {**there[group], **rows}
+            whole = {**slice_rows(storage, properties, basis, slices[group]), **rows}
             return [lambda t: self._publish_base(t, group, rows, whole, previous, work)]
         work.overwritten = frozenset({partition})
         work.replaced = {partition: [g.file_id for g in groups]}
@@ -147,14 +152,6 @@ class Writer:
         group = FileGroupId(partition, f"{self._random.uuid()}-0")
         rows = self._rows()
         return lambda t: self._publish_base(t, group, rows, rows, "null", work)
-
-    def _slice_instant(self, group: FileGroupId, basis: Timeline) -> tuple[str, bool]:
-        """The newest slice of a group, and whether it is that of a planned compaction."""
-        storage, properties = self._access.storage, self._table.properties
-        listing = {group.partition: list_files(storage, group.partition)}
-        found = load_view(storage, properties, basis, listing=listing).groups[group]
-        newest = max(slice_.base_instant for slice_ in found.slices)
-        return newest, found.pending_compaction is not None
 
     # ---- tasks ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from lakewright.errors import FencedError, LakewrightError, NotFoundError
 from lakewright.format.own_files import FENCE_FOLDER
+from lakewright.runtime.events import Event
 from lakewright.runtime.random import SeededRandom
 from lakewright.storage.base import Storage
 from lakewright.storage.faults import Operation
@@ -20,6 +21,7 @@ from lakewright.testing.sim.checkers import ALL_CHECKERS, Checker, relaxed, roll
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
 from lakewright.testing.sim.locks import SimLock
 from lakewright.testing.sim.tables import SimTable
+from lakewright.testing.sim.workloads.processes import add_processes
 from lakewright.testing.sim.workloads.stub_writes import KINDS, Writer
 from lakewright.testing.sim.workloads.workload import Workload
 from lakewright.testing.sim.world import World
@@ -67,6 +69,7 @@ STORM = FaultRates(
     unknown=0.01,
     jump=0.002,
     jump_ms_max=150.0,
+    lease=0.02,
 )
 
 
@@ -107,16 +110,13 @@ def make(name: str, seed: int, setting: Setting) -> World:
         merge_on_read=setting.merge_on_read,
         checkers=checkers_of(setting),
     )
-    for number in range(setting.writers):
-        actor = world.add(
-            f"writer{number}",
-            lambda a: _writer(a, table, setting),
-            rates=setting.rates,
-            delay_s=world.random.uniform(0, 2),
-            restarts=2,
-            restart_after_s=5.0,
-        )
-        actor.clock.offset_ms = world.random.uniform(-90, 90)
+    add_processes(
+        world,
+        "writer",
+        setting.writers,
+        lambda a: _writer(a, table, setting),
+        rates=setting.rates,
+    )
     if setting.impatient:
         world.add("operator", lambda a: roll_back_by_name(a, table, setting))
     calm = replace(setting.rates, crash=0.0, stall=0.0)
@@ -166,12 +166,28 @@ def access_of(actor: Actor, table: SimTable, setting: Setting) -> Access:
         random=actor.random,
         spawner=actor,
         processes=processes,
+        on_event=lambda event: _hear(actor.world, event),
     )
 
 
+_TOLD = {
+    "execution.rolls_back": "plan taken over from an earlier attempt",
+    "compaction.left: service.plan_busy": "plan left to who works on it",
+    "compaction.left: service.plan_state": "plan left, it is over or gone",
+    "rollback.done": "rollback completed",
+    "clean.done": "clean completed",
+}
+"""What the product tells, and how it is counted."""
+
+
+def _hear(world: World, event: Event) -> None:
+    if event.kind in _TOLD:
+        world.count(_TOLD[event.kind])
+
+
 def _is_publication(operation: Operation) -> bool:
-    creates = operation.name == "create_if_absent"
-    return creates and _STATE_FILE.search(operation.path) is not None
+    publishes = operation.name in ("create_if_absent", "delete")
+    return publishes and _STATE_FILE.search(operation.path) is not None
 
 
 def _lock(
@@ -183,7 +199,7 @@ def _lock(
 ) -> LockProvider:
     clock, random = actor.clock, actor.random
     if setting.lock == "ideal":
-        return SimLock(table.ledger, actor, lease_s=_LEASE_S)
+        return SimLock(table.ledger, actor, lease_s=_LEASE_S, losing=actor.fates.rates.lease)
     if setting.lock == "file":
         return FileSystemLock(
             storage,
@@ -337,13 +353,13 @@ def _old_listings(seed: int) -> World:
 
 
 WORKLOADS = (
-    Workload("calm", "writers and a reader, nothing goes wrong", _calm),
-    Workload("crashes", "writers die at any operation", _crashes),
-    Workload("errors", "operations fail, answers are lost", _errors),
-    Workload("outages", "the storage is out of reach for a while", _outages),
-    Workload("stalls", "processes stand still, locks and heartbeats are lost", _stalls),
-    Workload("impatient", "writes are rolled back by name while they run", _impatient),
-    Workload("storm", "everything at once, clocks included", _storm),
+    Workload("calm", "writers and a reader, nothing goes wrong", _calm, share=2),
+    Workload("crashes", "writers die at any operation", _crashes, share=4),
+    Workload("errors", "operations fail, answers are lost", _errors, share=4),
+    Workload("outages", "the storage is out of reach for a while", _outages, share=2),
+    Workload("stalls", "processes stand still, locks and heartbeats are lost", _stalls, share=4),
+    Workload("impatient", "writes are rolled back by name while they run", _impatient, share=3),
+    Workload("storm", "everything at once, clocks included", _storm, share=6),
     Workload(
         "late-attempts",
         "task attempts publish late; no storage closes the moment after their last look",

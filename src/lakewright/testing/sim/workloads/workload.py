@@ -17,6 +17,10 @@ class Workload:
     name: str
     about: str
     make: Callable[[int], World]
+    share: int = 0
+    """How much of a whole run is of this kind, beside others of the same kind of files."""
+    real: bool = False
+    """Whether its files are real ones, which takes longer."""
     broken: bool = False
     """Whether violations are to be expected: its protocol is wrong on purpose, or its world breaks
     what the protocol relies on."""

@@ -1,4 +1,4 @@
-"""The document of keyed writes and who read them: table × step × reader."""
+"""The document of a proof, what was done to tables and who read them: table × step × reader."""
 
 from __future__ import annotations
 
@@ -31,19 +31,12 @@ class Answer:
     reasons: tuple[str, ...] = ()
 
 
-def write_document(answers: Sequence[Answer], deviations: Sequence[Deviation], file: Path) -> None:
-    """Write the document."""
+def write_document(
+    head: Sequence[str], answers: Sequence[Answer], deviations: Sequence[Deviation], file: Path
+) -> None:
+    """Write the document; `head` are its first lines."""
     notes = {d.name: number for number, d in enumerate((d for d in deviations if d.uses), 1)}
-    lines = [
-        "# Tables that lakewright upserts into and deletes from, read by others",
-        "",
-        "Made by `make interop-upserts`. Each table goes through the steps from top to bottom;",
-        "after every step the content must be what the operations mean by the table's own rule of",
-        "merging (*model*), no key may be there twice, and each reader must give the same rows as",
-        "lakewright, cell for cell, types and meta columns included. ✓ equal, ✗ different, a",
-        "number: an accepted difference, explained below.",
-        "",
-    ]
+    lines = [*head, ""]
     for case in dict.fromkeys(a.case for a in answers):
         lines += _section(case, [a for a in answers if a.case == case], notes)
     lines += ["## Accepted differences", ""]
@@ -55,10 +48,8 @@ def write_document(answers: Sequence[Answer], deviations: Sequence[Deviation], f
 
 def _section(case: KeyedCase, answers: Sequence[Answer], notes: dict[str, int]) -> list[str]:
     readers = list(dict.fromkeys(a.reader for a in answers if "(writer)" not in a.reader))
-    kind = {"cow": "Copy-on-Write", "mor": "Merge-on-Read"}[case.type]
-    index = case.index.lower().replace("_", " ")
     lines = [
-        f"## {kind}, version {case.version}, {index} index",
+        f"## {case.title}",
         "",
         f"{case.keys} keys, {case.paths} paths, {MERGING[case.version, case.merge]}.",
         "",
