@@ -142,7 +142,7 @@ class Work:
     def source(self) -> Path:
         """The rows, made if they are not there."""
         base = self.base
-        name = f"change-{self.verb}-{base.rows}-{base.columns}-{self.rows}.parquet"
+        name = f"changes-{self.verb}-{base.rows}-{base.columns}-{self.rows}.parquet"
         path = (CACHE / name).resolve()
         if not path.exists():
             pq.write_table(self._made(), path, compression=CODEC)
@@ -153,9 +153,13 @@ class Work:
         known = self.rows if self.verb == "delete" else int(self.rows * UPDATED)
         file = Events(self.base.rows).files()[0]
         rows = pq.read_table(file, columns=self.base.schema().names)
-        changed = rows.take(pa.array(rng.choice(rows.num_rows, known, replace=False)))
+        chosen = rows.take(pa.array(rng.choice(rows.num_rows, known, replace=False)))
         if self.verb == "delete":
-            return changed.select(["id", "ts"])
+            return chosen.select(["id", "ts"])
+        # An update brings other values for every column but the key.
+        changed = rows.take(pa.array(rng.integers(0, rows.num_rows, known)))
+        for name in ("id", "ts"):
+            changed = changed.set_column(rows.schema.get_field_index(name), name, chosen[name])
         new = rows.slice(0, self.rows - known)
         keys = pc.binary_join_element_wise(new["id"], "-new", "")
         new = new.set_column(0, "id", keys)
@@ -349,7 +353,8 @@ def changes(sizes: Sizes, repeat: int, only: Sequence[str]) -> list[str]:
         "",
         f"A table of {sizes.rows:,} rows × 20 columns in {GROUPS} file groups, version 8, event "
         f"time, index SIMPLE, {CODEC}, no metadata table. Of an upsert {UPDATED:.0%} of the rows "
-        "are in the table, one in ten of them older than what is stored; the others are new.",
+        "are in the table, with other values in every column but the key, one in ten of them older "
+        "than what is stored; the others are new.",
         "",
     ]
     for title, (name, *_) in CHANGES.items():
