@@ -71,7 +71,7 @@ def avro_batches(
                 )
         except CorruptFileError as error:
             if "record" in error.context:
-                error.context["record"] += at
+                error.context["record"] = int(str(error.context["record"])) + at
             _point_into_file(error, blocks)
             raise
 
