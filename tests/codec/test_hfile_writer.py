@@ -188,7 +188,9 @@ def blocks_of(data: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("policy", [HFilePolicy(level=0), HFilePolicy(), PLAIN], ids=str)
+@pytest.mark.parametrize(
+    "policy", [HFilePolicy(level=0), HFilePolicy(), PLAIN], ids=["stored", "gz", "plain"]
+)
 def test_hudi_1_0_misses_no_cell(policy: HFilePolicy) -> None:
     """It ignores cells that begin in the last 4 bytes per 16 KiB of a block's raw content."""
     rng = random.Random(9)
