@@ -151,16 +151,14 @@ class Work:
     def _made(self) -> pa.Table:
         rng = np.random.default_rng([SEED, self.rows])
         known = self.rows if self.verb == "delete" else int(self.rows * UPDATED)
-        file = Events(self.base.rows).files()[0]
-        rows = pq.read_table(file, columns=self.base.schema().names)
-        chosen = rows.take(pa.array(rng.choice(rows.num_rows, known, replace=False)))
+        chosen = self._chosen(rng, known)
         if self.verb == "delete":
             return chosen.select(["id", "ts"])
         # An update brings other values for every column but the key.
-        changed = rows.take(pa.array(rng.integers(0, rows.num_rows, known)))
+        changed = chosen.take(pa.array(rng.permutation(known)))
         for name in ("id", "ts"):
-            changed = changed.set_column(rows.schema.get_field_index(name), name, chosen[name])
-        new = rows.slice(0, self.rows - known)
+            changed = changed.set_column(chosen.schema.get_field_index(name), name, chosen[name])
+        new = chosen.slice(0, self.rows - known)
         keys = pc.binary_join_element_wise(new["id"], "-new", "")
         new = new.set_column(0, "id", keys)
         both = pa.concat_tables([changed, new])
@@ -169,6 +167,16 @@ class Work:
         step = np.where(rng.random(both.num_rows) < 0.1, -1, 1) * 10**9
         later = pc.add(both["ts"], pa.array(step))
         return both.set_column(at, both.schema.field(at), later).combine_chunks()
+
+    def _chosen(self, rng: np.random.Generator, count: int) -> pa.Table:
+        """Rows from all over the table."""
+        files = Events(self.base.rows).files()
+        shares = np.diff(np.linspace(0, count, len(files) + 1).astype(np.int64))
+        parts = []
+        for file, share in zip(files, shares, strict=True):
+            rows = pq.read_table(file, columns=self.base.schema().names)
+            parts.append(rows.take(pa.array(rng.choice(rows.num_rows, share, replace=False))))
+        return pa.concat_tables(parts)
 
     def request(self, c: Contender, path: Path) -> dict[str, object]:
         """What a process is asked."""
