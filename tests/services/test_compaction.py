@@ -196,7 +196,7 @@ def test_who_stood_still_until_its_files_were_cleaned_is_told_that_it_is_over() 
         service.execute(instant)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(shapes(), HISTORY)
 def test_histories_with_compactions_agree_with_the_model(
     shape: Shape, steps: list[tuple[str, Any]]

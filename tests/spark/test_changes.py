@@ -23,7 +23,7 @@ CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize("mode", ["rows", "cdc"])
+@pytest.mark.parametrize("mode", ["cdc", pytest.param("rows", marks=pytest.mark.slow)])
 def test_changes_are_those_of_the_table(
     spark: SparkSession, mode: ChangeMode, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_batches_are_the_changes_of_their_ranges(
     assert drained(spark, path, tmp_path / "b") == [changes(path, None, None)]
 
 
+@pytest.mark.slow
 def test_a_restarted_query_goes_on_where_it_ended(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:

@@ -83,7 +83,10 @@ def folder(tmp_path: Path) -> Path:
 # ---- the same tables -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("writer", "partition"), [("spark", ["city"]), ("arrow", [])])
+@pytest.mark.parametrize(
+    ("writer", "partition"),
+    [("spark", ["city"]), pytest.param("arrow", [], marks=pytest.mark.slow)],
+)
 def test_every_type_is_written_as_through_spark(
     spark: SparkSession, tmp_path: Path, writer: str, partition: list[str]
 ) -> None:
