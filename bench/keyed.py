@@ -30,6 +30,7 @@ from bench.contest import RESULTS, Sample, median, record
 from bench.data import CACHE
 from bench.plots import plot_bars, plot_curves
 from bench.processes import NEWEST, ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
+from bench.report import Report
 from bench.run import table_row
 from bench.sampling import sampled
 from bench.write_data import Events, contents
@@ -505,16 +506,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="names of changes, or axes of curves")
     args = parser.parse_args()
     repeat = 1 if args.small else args.repeat
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    store = RESULTS / "keyed.json"
-    report: dict[str, list[str]] = json.loads(store.read_text()) if store.exists() else {}
+    report = Report("keyed")
     for part in args.parts or PARTS:
         print(f"… {part}", flush=True)
         lines = PARTS[part](SMALL if args.small else Sizes(), repeat, args.only)
         print("\n".join(lines), flush=True)
         if repeat > 1 and (part == "changes" or not args.only):
-            report[part] = lines
-            store.write_text(json.dumps(report, indent=1) + "\n")
+            report.keep(part, lines)
     head = [
         "# Benchmarks: keyed writes",
         "",
@@ -524,9 +522,8 @@ def main() -> None:
         "the process tree: the JVM, the driver and the Python workers.",
         "",
     ]
-    body = [line for part in PARTS if part in report for line in report[part]]
     if repeat > 1:
-        (RESULTS / "keyed.md").write_text("\n".join([*head, *body]))
+        report.write(head, PARTS)
 
 
 if __name__ == "__main__":

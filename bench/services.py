@@ -20,6 +20,7 @@ from bench.contest import RESULTS, Sample, contest, median, record
 from bench.keyed import CODEC, HUDI10, HUDI12, OURS4, OURS35, PLAIN, came_out, copied
 from bench.plots import plot_bars
 from bench.processes import ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
+from bench.report import Report
 from bench.run import table_row
 from bench.service_tables import LongTimeline, ManyFiles, Merging, linked
 from lakewright import Table
@@ -380,16 +381,13 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a trial with small tables")
     args = parser.parse_args()
     repeat = 1 if args.small else args.repeat
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    store = RESULTS / "services.json"
-    report: dict[str, list[str]] = json.loads(store.read_text()) if store.exists() else {}
+    report = Report("services")
     for part in args.parts or PARTS:
         print(f"… {part}", flush=True)
         lines = PARTS[part](SMALL if args.small else Sizes(), repeat)
         print("\n".join(lines), flush=True)
         if repeat > 1:
-            report[part] = lines
-            store.write_text(json.dumps(report, indent=1) + "\n")
+            report.keep(part, lines)
     head = [
         "# Benchmarks: table services",
         "",
@@ -399,9 +397,8 @@ def main() -> None:
         "Python workers.",
         "",
     ]
-    body = [line for part in PARTS if part in report for line in report[part]]
     if repeat > 1:
-        (RESULTS / "services.md").write_text("\n".join([*head, *body]))
+        report.write(head, PARTS)
 
 
 if __name__ == "__main__":

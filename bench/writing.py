@@ -25,6 +25,7 @@ from bench.contest import RESULTS, Sample, median, record
 from bench.data import CACHE
 from bench.plots import plot_bars, plot_curves
 from bench.processes import NEWEST, ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
+from bench.report import Report
 from bench.run import table_row
 from bench.write_data import Events, Written, source_contents, written
 
@@ -387,16 +388,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="points of the curve over partitions")
     args = parser.parse_args()
     repeat = 1 if args.small else args.repeat
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    store = RESULTS / "writing.json"
-    report: dict[str, list[str]] = json.loads(store.read_text()) if store.exists() else {}
+    report = Report("writing")
     for part in args.parts or PARTS:
         print(f"… {part}", flush=True)
         lines = PARTS[part](SMALL if args.small else Sizes(), repeat, args.only)
         print("\n".join(lines), flush=True)
         if not args.small:
-            report[part] = lines
-            store.write_text(json.dumps(report, indent=1) + "\n")
+            report.keep(part, lines)
     head = [
         "# Benchmarks: writing",
         "",
@@ -406,9 +404,8 @@ def main() -> None:
         "process tree: the JVM, the driver and the Python workers.",
         "",
     ]
-    body = [line for part in PARTS if part in report for line in report[part]]
     if not args.small:
-        (RESULTS / "writing.md").write_text("\n".join([*head, *body]))
+        report.write(head, PARTS)
 
 
 if __name__ == "__main__":
