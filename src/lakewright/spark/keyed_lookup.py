@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from lakewright.engine.keyed.base_merge import MergeRules
 from lakewright.engine.keyed.incoming import IncomingRows, codes_by_partition
+from lakewright.engine.keyed.log_lookup import LogLookup, LogQuestion
 from lakewright.engine.keyed.lookup import Hits, KeyLookup
 from lakewright.engine.keyed.moves import Moves
 from lakewright.engine.keyed.planning import KeyedPlanner
@@ -27,7 +28,7 @@ from lakewright.engine.runner import Runner
 from lakewright.errors import LakewrightError
 from lakewright.format.file_slices import BaseFile, FileSlice
 from lakewright.format.key_spec import KeySpec
-from lakewright.merge.columns import Bools
+from lakewright.merge.columns import Bools, Int64s
 from lakewright.merge.registry import MergerRegistry
 from lakewright.spark.keyed_chunks import decoded, encoded
 from lakewright.spark.keyed_rows import arrow_rows, may_pass
@@ -67,6 +68,21 @@ class SparkPlanner(KeyedPlanner):
             chosen = hits.codes if codes is None else codes[hits.codes].astype(np.int32)
             found.append(Hits(chosen, hits.files, hits.positions))
         return Hits.joined(found)
+
+    def _in_logs(
+        self, incoming: IncomingRows, questions: Sequence[LogQuestion], runner: Runner
+    ) -> Iterator[Hits]:
+        sizes = [_bytes(replace(question.slice_, base=None)) for question in questions]
+        if sum(sizes) <= HERE_BYTES:
+            yield from KeyedPlanner._in_logs(self, incoming, questions, runner)  # noqa: SLF001 - its own
+            return
+        work = _LogLookups(PinnedSnapshot.of(self.job.snapshot, self.ref), self.registry)
+        sent = [
+            (n, _packed_keys(incoming.keys.take(pa.array(question.codes))), question.slice_)
+            for n, question in enumerate(questions)
+        ]
+        for n, found in self._answers(work, self._spread(sent, sizes)):
+            yield questions[n].hits(found)
 
     def _questions(
         self, incoming: IncomingRows, files: Sequence[BaseFile]
@@ -173,6 +189,24 @@ class _Lookups:
             hits = Hits.joined(list(lookups[scope].in_file(number, base)))
             if len(hits.codes):
                 yield scope, hits
+
+        return look
+
+
+@dataclass(frozen=True, slots=True)
+class _LogLookups:
+    """Logs to look for keys in; travels to tasks."""
+
+    snapshot: PinnedSnapshot
+    registry: MergerRegistry
+
+    def open(self) -> Callable[[tuple[int, bytes, FileSlice]], Iterator[tuple[int, Int64s]]]:
+        """What looks for keys in the logs of a slice."""
+        lookup = LogLookup(self.snapshot.open(), self.registry)
+
+        def look(question: tuple[int, bytes, FileSlice]) -> Iterator[tuple[int, Int64s]]:
+            number, keys, slice_ = question
+            yield number, lookup.living(decoded(keys).column(0), slice_)
 
         return look
 

@@ -45,6 +45,11 @@ class GroupShare:
     """Of a new group whose id is not free."""
 
     @property
+    def updates_in_base(self) -> Int64s:
+        """Those of the updates whose rows are known to be in the base file."""
+        return _NONE if self.positions is None else self.updates[self.positions >= 0]
+
+    @property
     def size(self) -> int:
         """Number of keys."""
         return len(self.updates) + len(self.inserts) + len(self.removals)

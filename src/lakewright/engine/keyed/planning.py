@@ -6,8 +6,9 @@ it is, which rows it gets, and what must hold at commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,15 @@ from lakewright.engine.keyed.base_merge import MergeRules
 from lakewright.engine.keyed.group_work import GroupTarget
 from lakewright.engine.keyed.incoming import IncomingRows, codes_by_partition
 from lakewright.engine.keyed.index_type import IndexType
-from lakewright.engine.keyed.insert_guard import BucketGuard, GroupGuard, InsertGuard, all_of
+from lakewright.engine.keyed.insert_guard import (
+    BucketGuard,
+    GroupGuard,
+    InsertGuard,
+    UpdateGuard,
+    all_of,
+)
+from lakewright.engine.keyed.late_logs import LateLogs
+from lakewright.engine.keyed.log_lookup import LogLookup, LogQuestion
 from lakewright.engine.keyed.lookup import Hits
 from lakewright.engine.keyed.moves import Moves, moved_hits
 from lakewright.engine.keyed.placing import (
@@ -96,25 +105,24 @@ class KeyedPlanner:
         job, index = self.job, self.index
         partitions, partition_of = incoming.partition_codes()
         view = job.view(None if index.is_global else partitions)
-        groups = [group for group in _newest(view).values() if group.base is not None]
+        groups = sorted(_newest(view).values(), key=lambda group: group.base is None)
         files = [group.base for group in groups if group.base is not None]
         hits = self._hits(incoming, files, runner)
+        hits = Hits.joined([hits, self._log_hits(incoming, hits, groups, runner)])
         stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
         unmoved: GroupGuard | None = None
         if index.is_global and job.options.moves_partition:
-            stay, leaving, lost = self._moved(incoming, hits, files, view)
-            unmoved = self._group_guard(hits.at(np.flatnonzero(lost[hits.codes])), files)
+            stay, leaving, lost = self._moved(incoming, hits, groups)
+            unmoved = self._group_guard(hits.at(np.flatnonzero(lost[hits.codes])), groups)
         fresh = unfound(stay, gone | lost, partitions, partition_of)
         plans = job.plan_inserts(fresh.counts, view)
         slices = [group.slice_ for group in groups]
         shares = shares_of_hits(stay, slices, fresh, plans, leaving=leaving)
         self._refuse_clustered(shares)
         known = {group.slice_.group: group for group in groups}
-        return KeyedPlan(
-            [GroupWork(self._target(share, known), share) for share in shares],
-            plans,
-            all_of([self._insert_guard(incoming, hits, fresh), unmoved]),
-        )
+        work = [GroupWork(self._target(share, known), share) for share in shares]
+        guards = [self._insert_guard(incoming, hits, fresh), unmoved]
+        return KeyedPlan(work, plans, all_of([*guards, self._update_guard(incoming, work)]))
 
     def _hits(self, incoming: IncomingRows, files: Sequence[BaseFile], runner: Runner) -> Hits:
         """Where the keys are; another engine looks in its own way."""
@@ -129,6 +137,42 @@ class KeyedPlanner:
             spec=self._key_spec,
         )
 
+    def _log_hits(
+        self, incoming: IncomingRows, hits: Hits, groups: Sequence[_Group], runner: Runner
+    ) -> Hits:
+        """Where the keys are that only logs have; they have no rows in base files."""
+        snapshot = self.job.snapshot
+        late = LateLogs(snapshot.storage, snapshot.properties, snapshot.timeline)
+        slices = {
+            n: group.merged
+            for n, group in enumerate(groups)
+            if group.merged is not None and late.in_slice(group.merged)
+        }
+        if not slices:
+            return Hits.joined([])
+        everywhere = np.arange(len(incoming)) if self.index.is_global else None
+        codes_of = {} if everywhere is not None else codes_by_partition(incoming)
+        questions: list[LogQuestion] = []
+        for n, slice_ in slices.items():
+            within = codes_of.get(slice_.group.partition, everywhere)
+            if within is not None:
+                codes = np.setdiff1d(within, hits.codes[hits.files == n])
+                questions.append(LogQuestion(n, codes, slice_))
+        asked = [question for question in questions if len(question.codes)]
+        return Hits.joined(list(self._in_logs(incoming, asked, runner)))
+
+    def _in_logs(
+        self, incoming: IncomingRows, questions: Sequence[LogQuestion], runner: Runner
+    ) -> Iterator[Hits]:
+        """Answers of logs; as `_hits`."""
+        lookup = LogLookup(self.job.snapshot, self.registry)
+
+        def answer(question: LogQuestion) -> Iterator[Hits]:
+            keys = incoming.keys.take(pa.array(question.codes))
+            yield question.hits(lookup.living(keys, question.slice_))
+
+        return runner.stream(questions, answer)
+
     @property
     def _key_spec(self) -> KeySpec | None:
         """Forms the keys of tables that do not store them."""
@@ -139,18 +183,17 @@ class KeyedPlanner:
         self,
         incoming: IncomingRows,
         hits: Hits,
-        files: Sequence[BaseFile],
-        view: FileSystemView,
+        groups: Sequence[_Group],
     ) -> tuple[Hits, Hits, Bools]:
         """Places of rows that stay, of rows that leave, and which keys change nothing at all."""
-        moved = moved_hits(incoming, hits, [base.partition for base in files])
+        moved = moved_hits(incoming, hits, [group.slice_.group.partition for group in groups])
         # A delete without a row is for whatever partition its key is in.
         moved &= incoming.state.chosen()[0][hits.codes] >= 0
         leaving = hits.at(np.flatnonzero(moved))
         slices = {
             int(n): slice_
             for n in np.unique(leaving.files)
-            if (slice_ := view.merged_slice(FileGroupId(files[n].partition, files[n].file_id)))
+            if (slice_ := groups[n].merged) is not None
         }
         lost = self._losers(incoming, leaving, slices)
         leaving = leaving.at(np.flatnonzero(~lost[leaving.codes]))
@@ -186,17 +229,36 @@ class KeyedPlanner:
             properties,
             job.snapshot.timeline,
             keys,
+            LogLookup(job.snapshot, self.registry),
             self._key_spec,
         )
 
-    def _group_guard(self, lost: Hits, files: Sequence[BaseFile]) -> GroupGuard | None:
-        """File groups whose rows stay because they won."""
-        read = (files[n] for n in np.unique(lost.files))
-        groups = frozenset(FileGroupId(base.partition, base.file_id) for base in read)
-        snapshot = self.job.snapshot
-        if not groups:
+    def _update_guard(
+        self, incoming: IncomingRows, work: Sequence[GroupWork]
+    ) -> UpdateGuard | None:
+        """Keys of base files that logs change."""
+        codes = {
+            FileGroupId(each.target.partition, each.target.file_id): np.concatenate(
+                [each.share.updates_in_base, each.share.removals]
+            )
+            for each in work
+            if each.target.as_log
+        }
+        if not codes:
             return None
-        return GroupGuard(snapshot.storage, snapshot.properties, snapshot.timeline, groups)
+        job, properties = self.job, self.job.snapshot.properties
+        keys = {id_: partial(incoming.keys.take, pa.array(some)) for id_, some in codes.items()}
+        return UpdateGuard(
+            job.access.storage, properties, job.snapshot.timeline, keys, self._key_spec
+        )
+
+    def _group_guard(self, lost: Hits, groups: Sequence[_Group]) -> GroupGuard | None:
+        """File groups whose rows stay because they won."""
+        read = frozenset(groups[n].slice_.group for n in np.unique(lost.files))
+        snapshot = self.job.snapshot
+        if not read:
+            return None
+        return GroupGuard(snapshot.storage, snapshot.properties, snapshot.timeline, read)
 
     # ---- the bucket index ----------------------------------------------------------------------
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.engine.base_file import Filled, NewVersion
-from lakewright.engine.keyed import group_work, insert_guard, log_writer, tagging
+from lakewright.engine.keyed import group_work, insert_guard, log_writer, planning, tagging
 from lakewright.engine.keyed.base_merge import Changes, MergeRules
 from lakewright.engine.keyed.log_writer import LogEntries
 from lakewright.engine.keyed.lookup import Hits
 from lakewright.engine.scan import Scan
 from lakewright.engine.scan_plan import partition_may_match
+from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.write_context import RECORD_KEY, WriteContext, WriteToken
 from lakewright.format.file_names import BaseFileName
 from lakewright.format.file_slices import BaseFile, FileSlice
@@ -32,6 +34,8 @@ from lakewright.format.records import WriteStat
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.format.view_inputs import block_visibility, load_view
+from lakewright.merge.columns import Int64s
+from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Storage
 from lakewright.testing.sim.keyed_model import BETWEEN, Place, passes
@@ -50,6 +54,7 @@ def stubbed_files() -> Iterator[None]:
     places: tuple[tuple[Any, str, Any], ...] = (
         (tagging, "KeyLookup", _Lookup),
         (insert_guard, "KeyLookup", _Lookup),
+        (planning, "LogLookup", _LogLookup),
         (group_work, "merge_into_base_file", _merge),
         (group_work, "write_base_files", _create),
         (log_writer, "_blocks", _blocks),
@@ -124,6 +129,21 @@ class _Lookup:
                 np.full(len(found), number, np.int32),
                 np.array(positions, np.int64),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _LogLookup:
+    """Looks for keys in the logs of stub slices."""
+
+    snapshot: Snapshot
+    registry: MergerRegistry
+
+    def living(self, keys: pa.Array, slice_: FileSlice) -> Int64s:
+        """Which of the keys live in the logs."""
+        snapshot, logs = self.snapshot, replace(slice_, base=None)
+        there = _slice_rows(snapshot.storage, snapshot.properties, snapshot.timeline, logs)
+        found = [code for code, key in enumerate(keys.to_pylist()) if key in there]
+        return np.array(found, np.int64)
 
 
 def filtered_keys(scan: Scan) -> Iterator[pa.RecordBatch]:
