@@ -65,6 +65,7 @@ def test_sql_reads_through_a_view(spark: SparkSession, orders: Path) -> None:
     assert {r["region"]: r["m"] for r in spark.sql(question).collect()} == wanted != {}
 
 
+@pytest.mark.slow
 def test_filters_on_one_frame_do_not_meddle_with_each_other(
     spark: SparkSession, orders: Path
 ) -> None:

@@ -24,7 +24,7 @@ from lakewright.spark import (
 TABLE = "id string, city string, ts long, n long, word string"
 
 
-@pytest.fixture(params=["here", "waiting"])
+@pytest.fixture(params=[pytest.param("here", marks=pytest.mark.slow), "waiting"])
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whether rows come to the driver, or wait in tasks."""
     if request.param == "waiting":

@@ -161,7 +161,7 @@ PAYLOAD = "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayloa
     "choices",
     [
         {"type": "mor", "version": 8},
-        {"type": "cow", "version": 6},
+        pytest.param({"type": "cow", "version": 6}, marks=pytest.mark.slow),
         {"type": "mor", "version": 6, "payload_class": PAYLOAD},
     ],
     ids=["mor", "cow", "payload"],

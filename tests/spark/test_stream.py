@@ -80,12 +80,14 @@ def test_a_restarted_query_goes_on_where_it_ended(
     assert drained(spark, path, checkpoint) == []
 
 
+@pytest.mark.slow
 def test_columns_and_filter_are_options(spark: SparkSession, path: Path, tmp_path: Path) -> None:
     found = drained(spark, path, tmp_path / "c", columns="id,ts", where="sub = 1")
     table = lw.Table.open(path)
     assert found == [arrow_rows(table.changes(columns=["id", "ts"], where="sub = 1").to_arrow())]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_version_of_the_table_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -30,8 +30,8 @@ from tests.spark.written import EVERY_TYPE, data, files, keys, new_table, settin
 EACH = pytest.mark.parametrize(
     ("version", "type_"),
     [
-        (6, "cow"),
         (8, "mor"),
+        pytest.param(6, "cow", marks=pytest.mark.slow),
         pytest.param(6, "mor", marks=pytest.mark.slow),
         pytest.param(8, "cow", marks=pytest.mark.slow),
     ],
@@ -85,6 +85,7 @@ def test_an_append_fills_small_files_and_adds_the_rest(
     assert spark_rows(st.read(meta=False)) == spark_rows(orders(spark, 0, 300))
 
 
+@pytest.mark.slow
 def test_an_append_of_many_places_puts_every_row_into_one_of_them(
     spark: SparkSession, tmp_path: Path, by_tasks: None
 ) -> None:
@@ -98,6 +99,7 @@ def test_an_append_of_many_places_puts_every_row_into_one_of_them(
     assert max(sizes["count_all"].to_pylist()) < 80
 
 
+@pytest.mark.slow
 def test_an_append_of_many_partitions_takes_few_tasks(
     spark: SparkSession, tmp_path: Path, by_tasks: None
 ) -> None:
@@ -160,6 +162,7 @@ def test_columns_are_added_and_meta_columns_left_out(spark: SparkSession, tmp_pa
     assert keys(st) == sorted([f"k{i}" for i in range(9)] + [f"k{i}b" for i in range(9)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [None, "7000"])
 def test_workers_get_more_rows_at_once_unless_the_session_says_how_many(
     spark: SparkSession, tmp_path: Path, said: str | None

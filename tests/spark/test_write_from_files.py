@@ -83,10 +83,8 @@ def folder(tmp_path: Path) -> Path:
 # ---- the same tables -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("writer", "partition"),
-    [("spark", ["city"]), pytest.param("arrow", [], marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("writer", "partition"), [("spark", ["city"]), ("arrow", [])])
 def test_every_type_is_written_as_through_spark(
     spark: SparkSession, tmp_path: Path, writer: str, partition: list[str]
 ) -> None:
@@ -239,6 +237,7 @@ def touched(spark: SparkSession, folder: Path) -> DataFrame:
 
 LESS = orders(1).drop_columns(["n"])
 NARROW = orders(1).set_column(2, "n", pa.array([1], pa.int32()))
+QUICK = ("filter", "changed", "INT96", "one is narrower")
 REFUSED: dict[str, tuple[str, Make]] = {
     "filter": ("not_a_scan", derived(lambda f: f.where("n > 3"))),
     "expression": ("not_a_scan", derived(lambda f: f.withColumn("n", F.col("n") + 1))),
@@ -272,7 +271,9 @@ def verdict(frame: DataFrame, folder: Path) -> str:
     return found if isinstance(found, str) else ""
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=() if c in QUICK else (pytest.mark.slow,)) for c in REFUSED]
+)
 def test_everything_but_a_plain_scan_is_left_to_spark(
     spark: SparkSession, folder: Path, case: str
 ) -> None:
@@ -314,6 +315,7 @@ def test_settings_of_the_session_count(
         verdict(spark.read.parquet(str(folder)), folder)
 
 
+@pytest.mark.slow
 def test_rows_that_move_and_too_many_files_come_through_spark(
     spark: SparkSession, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_batch_that_another_run_commits_meanwhile_is_given_up_under_the_lock(
     assert not feed.table.table.timeline.pending().instants
 
 
+@pytest.mark.slow
 def test_streams_with_names_of_their_own_share_a_table(feed: Feed, tmp_path: Path) -> None:
     feed.put("a")
     feed.run(identifier="one")
