@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.errors import FormatError
+from lakewright.errors import LakewrightError
 from lakewright.format import log_index
 from lakewright.format.log_block import (
     MAGIC,
@@ -28,10 +28,10 @@ def reading(data: bytes) -> ReadRange:
     return lambda offset, length: data[offset : offset + length]
 
 
-def outcome(read: Callable[[], list[LogBlock]]) -> list[LogBlock] | type[FormatError]:
+def outcome(read: Callable[[], list[LogBlock]]) -> list[LogBlock] | type[LakewrightError]:
     try:
         return [block.without_content() for block in read()]
-    except FormatError as error:
+    except LakewrightError as error:
         return type(error)
 
 
