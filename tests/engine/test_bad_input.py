@@ -326,7 +326,7 @@ def test_a_change_that_a_full_disk_refuses_once_is_told_and_taken_back(
     assert {*outcomes} == {True, False}
 
 
-@EACH
+@ONE_QUICKLY
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_storage_that_becomes_read_only_midway_loses_nothing(
     version: int, type_: str, verb: str
@@ -433,7 +433,7 @@ class _Lost:
         self.inner.release()
 
 
-@EACH
+@ONE_QUICKLY
 @pytest.mark.parametrize("verb", ["append", "overwrite_table"])
 @pytest.mark.parametrize("purpose", ["begin of", "commit of"])
 def test_a_lock_that_is_lost_stops_the_write(

@@ -17,14 +17,12 @@ if find_spec("pyspark") is None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep reading and writing tests in one process each, where they are spread with `loadgroup`:
-    a session is dear, but two of them keep two cores busy."""
+    """Keep these tests in one process, where they are spread with `loadgroup`: a session is dear."""
     if config.pluginmanager.hasplugin("xdist"):
         here = Path(__file__).parent
         for item in items:
             if here in item.path.parents:
-                group = "spark-write" if "write" in item.path.name else "spark"
-                item.add_marker(pytest.mark.xdist_group(group))
+                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

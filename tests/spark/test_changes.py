@@ -23,7 +23,8 @@ CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize("mode", ["cdc", pytest.param("rows", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["cdc", "rows"])
 def test_changes_are_those_of_the_table(
     spark: SparkSession, mode: ChangeMode, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def test_rows_are_those_of_a_scan(spark: SparkSession, name: str, tmp_path: Path
     assert spark_rows(frame) == arrow_rows(wanted)
 
 
+@pytest.mark.slow
 def test_columns_filter_and_moment_are_options(spark: SparkSession, orders: Path) -> None:
     table = lw.Table.open(orders)
     first = table.timeline.commits().completed().first()
@@ -77,6 +78,7 @@ def test_filters_on_one_frame_do_not_meddle_with_each_other(
     assert frame.filter("pieces < 0").count() == 0 and frame.count() == every
 
 
+@pytest.mark.slow
 def test_changes_are_read_by_option(spark: SparkSession, orders: Path) -> None:
     table = lw.Table.open(orders)
     first = table.timeline.commits().completed().in_completion_order()[0]

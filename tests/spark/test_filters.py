@@ -132,6 +132,7 @@ def rows() -> pa.Table:
     return pa.Table.from_pylist(ROWS, SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", pytest.param("America/New_York", marks=pytest.mark.slow)])
 def test_spark_passes_exactly_the_rows_that_arrow_passes(
     spark: SparkSession, rows: pa.Table, zone: str, tmp_path: Path
@@ -157,6 +158,7 @@ def test_spark_passes_exactly_the_rows_that_arrow_passes(
         assert got == [n.as_py() for n in wanted], text
 
 
+@pytest.mark.slow
 def test_statistics_and_dictionaries_of_files_lose_no_row(
     spark: SparkSession, rows: pa.Table, tmp_path: Path
 ) -> None:

@@ -118,6 +118,7 @@ def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
     ],
     ids=["utc", "new_york_ansi"],
 )
+@pytest.mark.slow
 def test_keys_and_paths_are_those_of_the_kernels(
     spark: SparkSession, frame: DataFrame, batch: pa.RecordBatch, settings: dict[str, str]
 ) -> None:

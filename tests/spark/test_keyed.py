@@ -159,6 +159,7 @@ def test_changes_by_tasks_leave_what_the_engine_leaves(
     twins.upsert_wider(rows(5, 100, 400, deletes=0.5), options=options)
 
 
+@pytest.mark.slow
 def test_changes_leave_the_same_by_every_road(
     spark: SparkSession, tmp_path: Path, road: str
 ) -> None:
@@ -237,6 +238,7 @@ def test_rows_that_change_with_every_look_are_written_once(
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
+@pytest.mark.slow
 def test_keys_that_spark_cannot_form_are_formed_in_python(
     spark: SparkSession, tmp_path: Path, by_tasks: None
 ) -> None:
@@ -257,6 +259,7 @@ def test_keys_that_spark_cannot_form_are_formed_in_python(
 # ---- what is refused -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bad_rows_reach_the_caller_and_leave_the_table_as_it_was(
     spark: SparkSession, tmp_path: Path, road: str
 ) -> None:
@@ -289,6 +292,7 @@ def test_tables_without_keys_are_not_changed_by_key(spark: SparkSession, tmp_pat
         twins.here.upsert(twins.frame(rows(1, 3, 3)))
 
 
+@pytest.mark.slow
 def test_a_write_that_another_one_overtook_is_done_again_if_asked_for(
     spark: SparkSession, tmp_path: Path, by_tasks: None
 ) -> None:

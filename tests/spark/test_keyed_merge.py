@@ -104,6 +104,7 @@ def test_the_first_clause_that_fits_acts(
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
+@pytest.mark.slow
 def test_all_columns_of_the_source_are_taken(spark: SparkSession, tmp_path: Path) -> None:
     st = table(spark, tmp_path / "t")
     source = spark.createDataFrame(
@@ -116,6 +117,7 @@ def test_all_columns_of_the_source_are_taken(spark: SparkSession, tmp_path: Path
     assert len(found) == 11
 
 
+@pytest.mark.slow
 def test_rows_meet_as_the_condition_says(spark: SparkSession, tmp_path: Path) -> None:
     st = table(spark, tmp_path / "t")
     source = spark.createDataFrame([(3, "x"), (99, "y")], "number long, word string")
@@ -127,6 +129,7 @@ def test_rows_meet_as_the_condition_says(spark: SparkSession, tmp_path: Path) ->
     assert "k3" not in content(st)  # by the key alone, in whatever partition
 
 
+@pytest.mark.slow
 def test_a_merge_in_which_nothing_happens_commits_as_the_option_says(
     spark: SparkSession, tmp_path: Path, road: str
 ) -> None:
@@ -142,6 +145,7 @@ def test_a_merge_in_which_nothing_happens_commits_as_the_option_says(
     assert content(st) == rows
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_meet_in_pairs_are_refused(
     spark: SparkSession, tmp_path: Path, road: str
 ) -> None:
@@ -175,6 +179,7 @@ def test_clauses_that_cannot_be_are_refused(spark: SparkSession, tmp_path: Path)
         st.merge([1], when_matched_delete())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_merge_conflicts_with_every_change_of_what_it_has_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:

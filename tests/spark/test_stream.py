@@ -53,6 +53,7 @@ def changes(path: Path, since: str | None, until: str | None) -> list[str]:
     return arrow_rows(lw.Table.open(path).changes(since, until).to_arrow())
 
 
+@pytest.mark.slow
 def test_batches_are_the_changes_of_their_ranges(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:

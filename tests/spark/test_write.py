@@ -124,6 +124,7 @@ def test_rows_that_change_with_every_look_are_written_once(
     assert not spark.sparkContext._jsc.getPersistentRDDs()
 
 
+@pytest.mark.slow
 def test_keys_that_spark_cannot_form_are_formed_in_python(
     spark: SparkSession, tmp_path: Path, by_tasks: None
 ) -> None:
@@ -143,6 +144,7 @@ def test_keys_that_spark_cannot_form_are_formed_in_python(
     assert sorted(paths.to_pylist()) == ["1970/01", "1970/02"]
 
 
+@pytest.mark.slow
 def test_generated_keys_never_repeat(spark: SparkSession, tmp_path: Path, by_tasks: None) -> None:
     rows = orders(spark, 0, 90)
     st = new_table(spark, tmp_path / "t", rows, key=[])
@@ -186,6 +188,7 @@ def test_workers_get_more_rows_at_once_unless_the_session_says_how_many(
 # ---- order ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["GLOBAL_SORT", "PARTITION_SORT"])
 def test_rows_are_sorted_by_path_and_key(spark: SparkSession, tmp_path: Path, mode: str) -> None:
     rows = orders(spark, 0, 300).orderBy(F.expr("hash(id)"))
@@ -199,6 +202,7 @@ def test_rows_are_sorted_by_path_and_key(spark: SparkSession, tmp_path: Path, mo
     assert len(found) in ((4,) if mode == "GLOBAL_SORT" else (6, 3))
 
 
+@pytest.mark.slow
 def test_rows_are_sorted_by_columns_also_inside_of_structs(
     spark: SparkSession, tmp_path: Path
 ) -> None:

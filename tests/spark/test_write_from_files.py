@@ -108,6 +108,7 @@ def test_every_type_is_written_as_through_spark(
     assert st.table.schema == other.table.schema
 
 
+@pytest.mark.slow
 def test_columns_are_chosen_and_files_read_as_often_as_they_are_named(
     spark: SparkSession, tmp_path: Path, folder: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_files_of_tables_are_read_without_their_meta_columns(
     assert data(copy) == data(st)
 
 
+@pytest.mark.slow
 def test_overwriting_reads_files_too_and_files_without_rows_write_none(
     spark: SparkSession, tmp_path: Path, folder: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_rows_are_sorted_within_tasks(spark: SparkSession, tmp_path: Path, folde
     assert data(st) == spark_rows(frame)
 
 
+@pytest.mark.slow
 def test_the_number_of_tasks_follows_the_cores_or_what_was_asked_for(
     spark: SparkSession, tmp_path: Path, folder: Path
 ) -> None:

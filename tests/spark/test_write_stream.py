@@ -96,6 +96,7 @@ def test_a_batch_that_spark_did_not_note_is_not_written_again(feed: Feed, operat
     assert [event.done for event in feed.known] == [1]
 
 
+@pytest.mark.slow
 def test_a_batch_that_another_run_commits_meanwhile_is_given_up_under_the_lock(
     feed: Feed, spark: SparkSession
 ) -> None:
