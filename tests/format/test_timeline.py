@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.errors import CorruptFileError
+from lakewright.errors import ConflictError, CorruptFileError
 from lakewright.format import property_keys as keys
+from lakewright.format import timeline as timelines
 from lakewright.format.instant import Instant, State, parse_instant_name
 from lakewright.format.records import (
     CleanMetadata,
@@ -30,6 +31,7 @@ from lakewright.format.timeline import (
 )
 from lakewright.format.version import TableVersion
 from lakewright.runtime.clock import ManualClock
+from lakewright.storage.base import ObjectInfo
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from tests.fixtures import SHARED_ABSENT, shared_tables
@@ -307,6 +309,51 @@ def test_loading_takes_one_listing_and_reads_no_file() -> None:
     storage = Watched(MemoryBucket())
     load_timeline(storage, properties())
     assert seen == ["list"]
+
+
+class Paged(MemoryStorage):
+    """Lists in two pages, between which an archiver removes the oldest instants."""
+
+    archivings = 1
+
+    def list(self, path: str = "") -> list[ObjectInfo]:
+        found = sorted(super().list(path), key=lambda info: info.path)
+        if self.archivings:
+            self.archivings -= 1
+            for info in found[: len(found) * 3 // 4]:
+                self.delete(info.path)
+        second = [info for info in found[len(found) // 2 :] if self.exists(info.path)]
+        return found[: len(found) // 2] + second
+
+
+def written(storage: MemoryStorage, props: TableProperties, count: int) -> list[str]:
+    """Commits one after the other."""
+    by_name = props.version.completion_time_in_name
+    made = [f"2025{i:013}" for i in range(count)]
+    for t in made:
+        name = f"{t}_{t}.commit" if by_name else f"{t}.commit"
+        storage.replace(f"{props.timeline_folder}/{name}", b"")
+    return made
+
+
+@pytest.mark.parametrize("version", [6, 8])
+def test_a_long_listing_beside_an_archiver_has_no_hole(version: int) -> None:
+    storage, props = Paged(), properties(version)
+    made = written(storage, props, 1200)
+    assert times(load_timeline(storage, props)) == made[900:]
+    assert storage.archivings == 0
+
+
+def test_a_timeline_that_is_archived_again_and_again_is_a_conflict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timelines, "LISTED_AT_ONCE", 0)
+    storage, props = Paged(), properties()
+    storage.archivings = 99
+    written(storage, props, 4**6)
+    with pytest.raises(ConflictError, match="again and again") as caught:
+        load_timeline(storage, props)
+    assert caught.value.retryable
 
 
 # ---- questions that need a file ----------------------------------------------------------------

@@ -16,7 +16,7 @@ from datetime import tzinfo
 from functools import cached_property, lru_cache
 from typing import Final
 
-from lakewright.errors import CorruptFileError, NotFoundError
+from lakewright.errors import ConflictError, CorruptFileError, NotFoundError
 from lakewright.format.instant import (
     COMMIT_ACTIONS,
     WRITE_ACTIONS,
@@ -256,9 +256,32 @@ def _rank(instant: Instant) -> tuple[State, str]:
 def load_timeline(storage: Storage, properties: TableProperties) -> Timeline:
     """The active timeline, from one listing of its folder.
 
-    A writer lists it again and again, mostly unchanged: equal listings give the same timeline.
+    A writer lists it again and again, mostly unchanged: equal listings give the same timeline. Long
+    listings come in pages, and an archiver that removes the oldest instants may overtake them: what
+    it leaves has a hole. Such a listing is known by its oldest write, which is gone afterwards.
     """
-    files = _listed(storage, properties)
+    for _ in range(LISTINGS_MAX):
+        files = _listed(storage, properties)
+        timeline = _timeline(files, properties)
+        if len(files) <= LISTED_AT_ONCE or _still_begins(storage, properties, timeline):
+            return timeline
+    raise ConflictError(
+        "The timeline was archived again and again while it was listed.",
+        hint="Open the table again when its archiving has finished.",
+        context={"table": storage.uri},
+        retryable=True,
+    )
+
+
+def _still_begins(storage: Storage, properties: TableProperties, timeline: Timeline) -> bool:
+    """Whether the oldest instant is still there that an archiver may remove."""
+    kept = timeline.savepointed_times
+    free = (i for i in timeline.writes().completed() if i.requested_time not in kept)
+    first = next(free, None)
+    return first is None or storage.exists(f"{properties.timeline_folder}/{first.file_name}")
+
+
+def _timeline(files: _Listed, properties: TableProperties) -> Timeline:
     layout, zone = properties.version.layout_version, properties.timeline_zone
     if zone == LOCAL_ZONE and any(modified_ms != _BY_NAME for _, modified_ms in files):
         return _timeline_of(files, layout, zone)  # what a moment is called there may change
@@ -273,6 +296,9 @@ def instant_files(storage: Storage, properties: TableProperties) -> list[Instant
 
 _Listed = tuple[tuple[str, int], ...]
 """Names, and the modification times of those files that were completed when they were modified."""
+LISTED_AT_ONCE: Final = 500
+"""Every storage answers for so many files at once."""
+LISTINGS_MAX: Final = 5
 _BY_NAME: Final = -1
 """Stands for the time of a file whose name says everything."""
 _PENDING_ENDINGS: Final = (".requested", ".inflight")
