@@ -29,6 +29,7 @@ from lakewright.services.archive_options import ArchiveOptions
 from lakewright.services.clean import run_clean, schedule_clean
 from lakewright.services.clean_options import CleanOptions, CleanPolicy
 from lakewright.services.restore import run_restore
+from lakewright.services.rollback import roll_back_instant
 from lakewright.services.savepoint import create_savepoint, delete_savepoint
 from lakewright.testing.sim.model import Effect
 from lakewright.testing.sim.script import (
@@ -331,6 +332,32 @@ def _(scene: Scene) -> None:
     writer.fails(FencedError)
 
 
+def _with_a_plan_for_its_log(scene: Scene) -> tuple[Process, str]:
+    """A writer that stands still behind its log, for which a compaction is planned then."""
+    writer = scene.writer("writer", ONE).to(after("create_from", "*.log.*")).stall(2 * PAST)
+    time = written(scene)
+    scene.plan = scene.run("planner", scene.plans.schedule)
+    scene.wait(PAST)
+    return writer, time
+
+
+@told(27, "version 6: a writer wakes up when it is rolled back and a plan has its log", VERSION_6)
+def _(scene: Scene) -> None:
+    writer, time = _with_a_plan_for_its_log(scene)
+    assert scene.cleaner("cleaner").finish() == (time,)
+    writer.fails(FencedError)
+    scene.executor("executor").finish()
+
+
+@told(27, "version 6: a writer wakes up when its rollback is planned, as its log is", VERSION_6)
+def _(scene: Scene) -> None:
+    writer, _ = _with_a_plan_for_its_log(scene)
+    cleaner = scene.cleaner("cleaner").to(after(UNLOCK, SCHEDULING))
+    writer.fails(FencedError)
+    cleaner.finish()
+    scene.executor("executor").finish()
+
+
 @told(28, "a writer commits between a cleaner's look and its lock")
 def _(scene: Scene) -> None:
     writer = scene.writer("writer", NEW).to(before(LOCK, COMMIT)).stall(TOLERANCE_S - 2)
@@ -424,6 +451,34 @@ def _(scene: Scene) -> None:
     assert [p for p in scene.table.state.data_files if ".log." in p] == logs
     executor.finish()
     assert scene.state_of(time) is State.COMPLETED
+
+
+def _behind_what_goes(scene: Scene) -> tuple[Process, Process, str]:
+    """A writer that is about to publish a log behind a commit, and who takes that commit back."""
+    base = scene.writer("base", ONE, rewrites=True).finish()
+    late = scene.writer("late", ONE).to(before(LOCK, "*begin of*"))
+    scene.table.model.take_back(base)
+    operator = scene.process("operator", lambda a: roll_back_instant(a, base))
+    operator.to(after(UNLOCK, "*rollback of*"))
+    late.to(before("create_from", f"*_{base}.log.*"))
+    return late, operator, base
+
+
+@told(35, "version 6: a log comes behind a commit that is being taken back", VERSION_6)
+def _(scene: Scene) -> None:
+    late, operator, base = _behind_what_goes(scene)
+    operator.to(before(LOCK, "*rollback 2*", nth=2))
+    late.fails(WriteConflictError)
+    operator.finish()
+    assert scene.files_of(base) == []
+
+
+@told(35, "version 6: a log comes behind a commit that was taken back", VERSION_6)
+def _(scene: Scene) -> None:
+    late, operator, base = _behind_what_goes(scene)
+    operator.finish()
+    late.fails(WriteConflictError)
+    assert scene.files_of(base) == []
 
 
 @told(
@@ -639,6 +694,7 @@ for _title, _point in ROLLBACK_DEATHS.items():
 def _(scene: Scene) -> None:
     scene.writer("dead", NEW).to(before(LOCK, COMMIT)).crash()
     time = written(scene)
+    scene.wait(PAST)
     first = scene.process("first", lambda a: roll_back(a, time)).to(after(UNLOCK, "*rollback of*"))
     second = scene.process("second", lambda a: roll_back(a, time))
     second.to(after(UNLOCK, "*rollback of*"))

@@ -17,7 +17,7 @@ from lakewright.testing.sim.locks import Ledger, SimLock
 from lakewright.testing.sim.mutants import MUTANTS, without
 from lakewright.testing.sim.runner import run_world
 from lakewright.testing.sim.workloads import WORKLOADS
-from lakewright.txn import recovery, rollback, transaction
+from lakewright.txn import recovery, transaction, undoing
 from lakewright.txn.locks.file_system import FileSystemLock
 from lakewright.txn.locks.storage_lock import StorageLock
 from lakewright.txn.states import InstantFiles
@@ -50,8 +50,8 @@ def _without_lock(patch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_files(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rollback, "_delete", _nothing)
-    patch.setattr(rollback, "_sweep_late_files", _nothing)
+    patch.setattr(undoing, "_delete", _nothing)
+    patch.setattr(undoing, "_sweep_late_files", _nothing)
 
 
 Mutate = Callable[[pytest.MonkeyPatch], None]
@@ -421,6 +421,18 @@ BY_STORIES: dict[str, tuple[Cases, str, str, set[str]]] = {
         "53 a savepoint is asked for while a clean is pending that retains less",
         "compaction-8",
         set(),
+    ),
+    "task: a log that a plan may name stays": (
+        SCENARIOS,
+        "27 version 6: a writer wakes up when it is rolled back and a plan has its log",
+        "compaction-6",
+        {"14.18"},
+    ),
+    "rollback: logs behind what was taken back go": (
+        SCENARIOS,
+        "35 version 6: a log comes behind a commit that is being taken back",
+        "compaction-6",
+        {"14.10"},
     ),
     "archive: what is pending stays, and what follows it": (
         INTERLEAVINGS,

@@ -58,6 +58,8 @@ class Actor:
         self.on_operation: Callable[[Operation, bool], None] = lambda _, __: None
         """Told of every storage operation, before and after its effect; may hold it up."""
         self._pending: dict[int, Fate] = {}
+        self._publishing = 0
+        """Threads in the one operation between their last look at the lock and its effect."""
         self._spawned = 0
         self.storage = SimStorage(
             world.disk, world.trace, root="", client=self._client, place=world.place
@@ -121,7 +123,15 @@ class Actor:
         if scheduler.current is None:
             return
         self._demand_own(operation)
-        scheduler.pause(scheduler.now + self.fates.latency_s())
+        due = scheduler.now + self.fates.latency_s()
+        if self.fates.rates.stall and self.fates.steady(operation):
+            self._publishing += 1
+            try:
+                scheduler.pause(due)
+            finally:
+                self._publishing -= 1
+        else:
+            scheduler.pause(due)
         self.on_operation(operation, False)
         fate = self.fates.fate(operation)
         if fate is None:
@@ -164,6 +174,8 @@ class Actor:
             self.crash(where)
             raise SimulatedCrash(f"{self.name} died {where}")
         if fate.kind is FateKind.STALL:
+            if self._publishing:
+                return  # a process stands still with all its threads, and one must not now
             self.stall(fate.amount)
             self.world.scheduler.pause(self.world.now)
             return

@@ -90,8 +90,9 @@ class FateMaker:
     """Operations that the storage is still out of reach for."""
     _total: float = 0.0
     steady: Callable[[Operation], bool] = lambda _: False
-    """Operations before which the process does not stall: between the last look at a lock and what
-    is published under it lies one operation that no protocol on this storage can protect."""
+    """Operations before which the process does not stall, by whichever of its threads: between the
+    last look at a lock and what is published under it lies one operation that no protocol on this
+    storage can protect."""
 
     def __post_init__(self) -> None:
         self._total = self.rates.total

@@ -22,6 +22,8 @@ __all__ = ["remembered"]
 
 CONTENTS_MAX: Final = 8192
 """More than a world has, so that what it needs again is rarely forgotten."""
+TIMELINES_MAX: Final = 64
+"""As many as the processes of a world look at before one of them looks again."""
 
 
 def _records(read: Callable[..., Any]) -> Any:
@@ -41,6 +43,7 @@ def _records(read: Callable[..., Any]) -> Any:
 
 
 def _properties(parse: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
+    """The same values for the same text; whoever changes properties makes new ones."""
     known: dict[bytes, dict[str, str]] = {}
 
     def parse_once(data: bytes, *, path: str = "") -> dict[str, str]:
@@ -49,22 +52,39 @@ def _properties(parse: Callable[..., dict[str, str]]) -> Callable[..., dict[str,
             if len(known) >= CONTENTS_MAX:
                 known.clear()
             found = known[data] = parse(data, path=path)
-        return dict(found)
+        return found
 
     return parse_once
 
 
 def _by_identity(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Of parsed schemas, which are the same values again, and slow to compare."""
+    """Of what was parsed before, which is the same value again, and slow to compare."""
     known: dict[int, tuple[Any, Any]] = {}
 
-    def make_once(schema: Any) -> Any:
-        found = known.get(id(schema))
-        if found is None or found[0] is not schema:
-            found = known[id(schema)] = (schema, make(schema))
+    def make_once(parsed: Any) -> Any:
+        found = known.get(id(parsed))
+        if found is None or found[0] is not parsed:
+            if len(known) >= CONTENTS_MAX:
+                known.clear()
+            found = known[id(parsed)] = (parsed, make(parsed))
         return found[1]
 
     return make_once
+
+
+def _checks(check: Callable[..., None]) -> Callable[..., None]:
+    """Properties that were found good stay good."""
+    good: dict[tuple[int, bool], Any] = {}
+
+    def check_once(found: Any, *, metadata_table: bool) -> None:
+        key = (id(found.values), metadata_table)
+        if good.get(key) is not found.values:
+            check(found, metadata_table=metadata_table)
+            if len(good) >= CONTENTS_MAX:
+                good.clear()
+            good[key] = found.values
+
+    return check_once
 
 
 def _blocks(read: Callable[[LogBlock], Any]) -> Callable[[LogBlock], Any]:
@@ -86,8 +106,11 @@ _PLACES: Final[tuple[tuple[Any, str, Any], ...]] = (
     (AvroRecord, "read", _records(AvroRecord.__dict__["read"].__func__)),
     (CommitMetadata, "read", _records(CommitMetadata.__dict__["read"].__func__)),
     (properties, "parse_properties", _properties(property_text.parse_properties)),
+    (properties, "_trust", _by_identity(properties._trust)),  # noqa: SLF001
+    (properties, "_check", _checks(properties._check)),  # noqa: SLF001
     (partitions, "parse_properties", _properties(property_text.parse_properties)),
     (timeline, "_instant", lru_cache(CONTENTS_MAX)(timeline._instant)),  # noqa: SLF001
+    (timeline, "_known_timeline", lru_cache(TIMELINES_MAX)(timeline._timeline_of)),  # noqa: SLF001
     (archive, "_block_times", _blocks(archive._block_times)),  # noqa: SLF001
     (datum, "_writer", _by_identity(datum._writer)),  # noqa: SLF001
 )

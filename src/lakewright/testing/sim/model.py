@@ -9,7 +9,7 @@ that completed first, unless it names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakewright.format.file_slices import FileGroupId
@@ -74,11 +74,11 @@ class TableModel:
         self.refused[instant] = why
 
     def take_back(self, instant: str) -> None:
-        """A committed instant may be undone from now on: nobody needs to find it any more."""
+        """A committed instant may be undone from now on, by a rollback of it."""
         self._taken_back.add(instant)
 
     def restore(self, to: str, time_s: float) -> None:
-        """Everything behind an instant may be undone from now on, and whatever is committed now."""
+        """A restore may undo everything behind an instant, and what is committed from now on."""
         self._restored = min(to, self._restored)
         self._restored_s = min(time_s, self._restored_s)
 
@@ -112,18 +112,26 @@ class TableModel:
         *,
         before_s: float,
         archived: Mapping[str, str] = NOTHING_ARCHIVED,
+        undone: Container[str] = frozenset(),
     ) -> list[str]:
-        """Instants acknowledged before a moment that are not committed."""
+        """Instants acknowledged before a moment that are not committed.
+
+        One that somebody wanted to undo is lost as well, unless a rollback or restore of it was
+        planned (`undone`).
+        """
         return [
             instant
             for instant, at in self.acknowledged.items()
             if at < before_s
             and instant not in timeline.completion_times
             and instant not in archived
-            and instant not in self._taken_back
-            and instant <= self._restored
-            and at < self._restored_s
+            and not (instant in undone and self._may_go(instant, at))
         ]
+
+    def _may_go(self, instant: str, acknowledged_s: float) -> bool:
+        """Whether somebody wanted an instant to be undone."""
+        restored = instant > self._restored or acknowledged_s >= self._restored_s
+        return instant in self._taken_back or restored
 
     def _in_order(self, timeline: Timeline, archived: Mapping[str, str]) -> Iterable[str]:
         done = [(at, instant) for instant, at in archived.items()]

@@ -24,6 +24,7 @@ from lakewright.services import (
     clean_execution,
     savepoint,
 )
+from lakewright.storage.base import Storage
 from lakewright.txn import (
     execution,
     publishing,
@@ -31,12 +32,13 @@ from lakewright.txn import (
     rollback,
     rollback_plan,
     transaction,
+    undoing,
 )
 from lakewright.txn.access import Access
 from lakewright.txn.fence import Fence
 from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.locks.protocol import Lease, LockHolder
-from lakewright.txn.markers import read_markers
+from lakewright.txn.markers import Marker, read_markers
 from lakewright.txn.states import InstantFiles
 
 __all__ = ["MUTANTS", "OWN_HEARTBEAT", "TASK_FENCES", "Mutant", "without"]
@@ -322,9 +324,17 @@ def _of_commits() -> Iterator[Mutant]:
         instead(publishing, "create_marker", nothing, within="publish_file"),
     )
     yield _mutant(
+        "task: a log that a plan may name stays",
+        instead(publishing, "take_back", _deleting_file, within="publish_file"),
+    )
+    yield _mutant(
         "begin: nothing is written while the table is restored",
         instead(transaction, "refuse_restore", nothing, within="begin"),
     )
+
+
+def _deleting_file(storage: Storage, fence: Fence, marker: Marker) -> None:  # noqa: ARG001
+    storage.delete(marker.data_path)
 
 
 def _first_look_only() -> Callable[..., None]:
@@ -350,7 +360,7 @@ def _of_rollbacks() -> Iterator[Mutant]:
     )
     yield _mutant(
         "rollback: late files are looked for",
-        instead(rollback, "_sweep_late_files", nothing, within="execute_rollback"),
+        instead(undoing, "_sweep_late_files", nothing, within="undo"),
     )
     yield _mutant(
         "rollback: the fence of the target is closed",
@@ -366,8 +376,16 @@ def _of_rollbacks() -> Iterator[Mutant]:
     )
     yield _mutant(
         "rollback: blocks in shared logs are cancelled",
-        instead(rollback, "_write_command_block", nothing, within="_undo"),
+        instead(undoing, "_write_command_block", nothing, within="_undo"),
     )
+    yield _mutant(
+        "rollback: logs behind what was taken back go",
+        instead(rollback, "delete_stranded_logs", _as_it_was, within="_finish"),
+    )
+
+
+def _as_it_was(*given: Any) -> Any:
+    return given[-1]
 
 
 def _by_markers_alone() -> Callable[..., Any]:

@@ -59,7 +59,7 @@ DELAY_S: Final = 600.0
 _BEAT = HeartbeatOptions(interval_ms=2_000, misses=10)
 STORY_CHECKERS = (
     *ALL_CHECKERS,
-    rolled_back_when_dead(_BEAT.tolerance_of_others_ms, 1_000),
+    rolled_back_when_dead(_BEAT.tolerance_of_others_ms, 1_000, one_machine=False),
     removed_when_old(int(DELAY_S * 1000), 1_000),
 )
 

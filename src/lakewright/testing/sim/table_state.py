@@ -27,7 +27,7 @@ from lakewright.format.records.cleaning import CleanerPlan
 from lakewright.format.records.commit import CommitMetadata
 from lakewright.format.records.instants import record_kind
 from lakewright.format.records.model import AvroRecord
-from lakewright.format.records.rollback import RollbackMetadata, RollbackPlan
+from lakewright.format.records.rollback import RestorePlan, RollbackMetadata, RollbackPlan
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.storage.base import Storage
@@ -37,11 +37,11 @@ __all__ = ["DataFileSeen", "StateFile", "TableState"]
 
 HEARTBEATS: Final = ".hoodie/.heartbeat/"
 CLEAN: Final = "clean"
-COMPACTION: Final = "compaction"
 ROLLBACK: Final = "rollback"
 SILENCE_MS: Final = 10_000
 """Nobody who beats is silent for so long; who beats next has taken over."""
 _META: Final = ".hoodie/"
+_TAKES_AWAY: Final = frozenset({CLEAN, ROLLBACK, "restore"})
 
 
 class Stored(NamedTuple):
@@ -105,8 +105,8 @@ class TableState:
         self.beats: dict[str, list[str]] = {}
         """Who beat for each instant since somebody took it over, without repetitions beyond the
         second."""
-        self._withdrawn: set[str] = set()
-        """Plans of compactions that were taken away."""
+        self.undone: set[str] = set()
+        """Instants that a rollback or a restore was ever planned for."""
         self.once_completed: dict[str, StateFile] = {}
         """Completed writes by requested time, also those that are off the timeline again."""
         self.doomed: dict[str, list[str]] = {}
@@ -126,7 +126,9 @@ class TableState:
         self._archive = MemoryStorage(MemoryBucket(history=0))
         self._archived: frozenset[str] | None = frozenset()
         self._timeline: Timeline | None = None
-        self._instants: dict[str, list[StateFile]] = {}
+        self._by_time: dict[str, list[StateFile]] = {}
+        self._timelines: dict[str, Timeline] = {}
+        """What the state files of each requested time come to."""
         self._rollbacks: list[tuple[StateFile, str, str]] | None = None
         self._records: dict[tuple[str, int], AvroRecord | LakewrightError | None] = {}
         self._folder = f"{properties.timeline_folder}/"
@@ -182,9 +184,8 @@ class TableState:
         file = self.state_files.pop(name, None)
         if file is not None:
             self._went[name] = file
+            self._by_time[file.requested_time].remove(file)
             self._changed(file)
-            if file.action == COMPACTION and file.state is State.REQUESTED:
-                self._withdrawn.add(file.requested_time)
             return "state"
         return ""
 
@@ -192,7 +193,7 @@ class TableState:
         self._timeline = None
         if file.action == ROLLBACK:
             self._rollbacks = None
-        self._instants.pop(file.requested_time, None)
+        self._timelines.pop(file.requested_time, None)
 
     def _put_heartbeat(self, instant: str, stored: Stored) -> str:
         before = self.heartbeats.get(instant)
@@ -225,18 +226,30 @@ class TableState:
             completed_action(parsed.action),
             instant,
         )
+        known = self._by_time.setdefault(file.requested_time, [])
+        before = self.state_files.get(name)
+        if before is not None:
+            known.remove(before)
+        known.append(file)
         self.state_files[name] = self._came[name] = file
         self._changed(file)
         if file.state is State.COMPLETED and file.action in WRITE_ACTIONS:
             self.once_completed[file.requested_time] = file
-        if file.action == CLEAN and file.state is State.REQUESTED:
-            self._doom(file)
+        if file.state is State.REQUESTED and file.action in _TAKES_AWAY:
+            self._note_plan(file)
         return "state"
 
-    def _doom(self, file: StateFile) -> None:
+    def _note_plan(self, file: StateFile) -> None:
+        """Keep what a plan is going to take away."""
         plan = self.record(file)
-        if not isinstance(plan, CleanerPlan):
-            return
+        if isinstance(plan, CleanerPlan):
+            self._doom(plan)
+        elif isinstance(plan, RollbackPlan) and plan.instant_to_rollback is not None:
+            self.undone.add(plan.instant_to_rollback.commit_time)
+        elif isinstance(plan, RestorePlan):
+            self.undone.update(info.commit_time for info in plan.instants_to_rollback)
+
+    def _doom(self, plan: CleanerPlan) -> None:
         kept = plan.earliest_instant_to_retain
         for partition, infos in (plan.file_paths_to_be_deleted_per_partition or {}).items():
             for info in infos:
@@ -317,17 +330,24 @@ class TableState:
     def timeline(self) -> Timeline:
         """The active timeline."""
         if self._timeline is None:
-            self._timeline = Timeline.of(f.instant for f in self.state_files.values())
+            parts = [self._at(time) for time in sorted(self._by_time) if self._by_time[time]]
+            self._timeline = Timeline(
+                tuple(instant for part in parts for instant in part.instants),
+                tuple(instant for part in parts for instant in part.duplicates),
+            )
         return self._timeline
+
+    def _at(self, requested_time: str) -> Timeline:
+        """The instants of one requested time."""
+        found = self._timelines.get(requested_time)
+        if found is None:
+            found = Timeline.of(f.instant for f in self._by_time[requested_time])
+            self._timelines[requested_time] = found
+        return found
 
     def states_of(self, requested_time: str) -> list[StateFile]:
         """State files of a requested time."""
-        found = self._instants.get(requested_time)
-        if found is None:
-            files = self.state_files.values()
-            found = [f for f in files if f.requested_time == requested_time]
-            self._instants[requested_time] = found
-        return found
+        return self._by_time.get(requested_time, [])
 
     def completed(self) -> Iterator[StateFile]:
         """Completed state files."""
@@ -372,11 +392,9 @@ class TableState:
         """
         return instant in self.timeline.completion_times or instant in self.archived
 
-    def was_taken_back(self, instant: str) -> bool:
-        """Whether a commit was undone, or the plan of a compaction taken away."""
-        if instant in self._withdrawn:
-            return self.timeline.get(instant) is None
-        return instant in self.once_completed and not self.is_committed(instant)
+    def is_there(self, instant: str) -> bool:
+        """Whether an instant is on the timeline, in whatever state, or was committed."""
+        return self.is_committed(instant) or self.timeline.get(instant) is not None
 
 
 def _read(file: StateFile) -> AvroRecord | LakewrightError | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lakewright.errors import NotFoundError
 from lakewright.format import property_keys as keys
 from lakewright.format.file_names import parse_data_file
+from lakewright.format.instant import parse_instant_name
 from lakewright.format.partitions import (
     PARTITION_METADATA_FILE,
     format_partition_metadata,
@@ -149,14 +150,18 @@ class SimTable:
         archived = self.state.archived_before(timeline)
         for line in differences(seen, self.model.content(timeline, archived)):
             self.world.violate("14.16", f"{actor.name} reads another table: {line}")
-        for instant in self.model.lost(timeline, before_s=began_s, archived=archived):
+        undone = self.state.undone
+        for instant in self.model.lost(
+            timeline, before_s=began_s, archived=archived, undone=undone
+        ):
             self.world.violate("lost", f"{instant} was acknowledged, and {actor.name} misses it")
         self.world.count("reads")
 
     def _judge_gone(self, actor: Actor, timeline: Timeline, path: str) -> None:
-        """A file that a reader needs is gone: only a clean that had not to keep it may be why."""
-        wrote = parse_data_file(path.rpartition("/")[2])
-        if wrote is not None and not self.state.is_committed(wrote.instant):
+        """A file that a reader needs is gone: only a clean that had not to keep it may be why, or
+        that the commit, or the plan, was taken back whose file it is."""
+        wrote = self._wrote(path)
+        if wrote is not None and not self.state.is_committed(wrote):
             self.world.count("reads.rolled back meanwhile")
             return
         moments = self.state.doomed.get(path, ())
@@ -166,6 +171,15 @@ class SimTable:
         why = f"planned by cleans that retain {moments}" if moments else "and by no clean"
         self.world.violate("retention", f"{path} of the snapshot of {actor.name} is gone, {why}")
 
+    def _wrote(self, path: str) -> str | None:
+        """The instant of a data file or of a state file."""
+        name = path.rpartition("/")[2]
+        data = parse_data_file(name)
+        if data is not None:
+            return data.instant
+        said = parse_instant_name(name, self.properties.version.layout_version)
+        return said.requested_time if said is not None else None
+
     def check_final(self) -> None:
         """The last state against the model: rows, promises, and nothing of unknown origin."""
         timeline, seen = read_rows(self.world.setup.storage.child(ROOT), self.world.setup.clock)
@@ -174,7 +188,10 @@ class SimTable:
             self.world.violate("14.16", f"the table is not what was written: {line}")
         for instant in self.model.unknown(timeline):
             self.world.violate("14.16", f"nobody was going to commit {instant}")
-        for instant in self.model.lost(timeline, before_s=float("inf"), archived=archived):
+        undone = self.state.undone
+        for instant in self.model.lost(
+            timeline, before_s=float("inf"), archived=archived, undone=undone
+        ):
             self.world.violate("lost", f"{instant} was acknowledged, and is not committed")
         for instant, why in self.model.refused.items():
             if instant in timeline.completion_times:

@@ -184,6 +184,10 @@ class World:
 
     def run(self) -> Outcome:
         """Play the world to its end."""
+        with remembered():
+            return self._run()
+
+    def _run(self) -> Outcome:
         self._play()
         for name, fn in self._at_rest:
             if self.violations:
@@ -209,7 +213,7 @@ class World:
         umpire = Actor(self, "umpire", lambda _: self._outlive(), NO_RATES)
         self.scheduler.start(umpire.main)
         try:
-            with without_class_locks(), remembered(), self.surroundings():
+            with without_class_locks(), self.surroundings():
                 self.scheduler.run()
         except StuckError as error:
             self.violate("stuck", str(error))

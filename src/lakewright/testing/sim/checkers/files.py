@@ -41,8 +41,6 @@ def no_orphans(state: TableState) -> Iterator[str]:
     for instant, files in state.by_instant.items():
         if not files or instant in targets or state.is_committed(instant):
             continue
-        if state.was_taken_back(instant) and not any(seen.is_base for seen in files.values()):
-            continue  # logs behind what was taken back, of writes that were rolled back
         if state.timeline.get(instant) is None:
             yield f"{', '.join(sorted(files))}: no instant {instant} on the timeline"
 

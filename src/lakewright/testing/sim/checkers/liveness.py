@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakewright.format.instant_times import time_ms
-from lakewright.format.records import CompactionPlan, RequestedReplaceMetadata
 from lakewright.testing.sim.checkers.checker import Checker, When
+from lakewright.testing.sim.checkers.plans import is_kept
 from lakewright.testing.sim.table_state import TableState
-from lakewright.txn.plan_kinds import REMOVABLE_KEY
 
 __all__ = ["CHECKERS", "removed_when_old", "rolled_back_when_dead"]
 
@@ -47,10 +46,11 @@ def beats_for_what_is_pending(state: TableState) -> Iterator[str]:
             yield f"{stored.who} left the heartbeat of {instant}, which is {what}"
 
 
-def rolled_back_when_dead(tolerance_ms: int, skew_ms: int) -> Checker:
+def rolled_back_when_dead(tolerance_ms: int, skew_ms: int, *, one_machine: bool) -> Checker:
     """A checker that knows how long a silent process counts as alive, and how far clocks differ.
 
-    While a process runs, its writes are rolled back by others only after that time.
+    The writes of a process, committed ones included, are rolled back by others only after that
+    time, or at once where all run on one machine and it is known that it has ended.
     """
 
     def check(state: TableState) -> Iterator[str]:
@@ -59,27 +59,13 @@ def rolled_back_when_dead(tolerance_ms: int, skew_ms: int) -> Checker:
             plan = state.state_files.get(f"{file.requested_time}.rollback.requested")
             if beat is None or plan is None or beat.order > plan.stored.order:
                 continue
-            if target in state.once_completed:
-                continue  # its process has nothing to do any more but to take its traces away
             silent_ms = plan.stored.modified_ms - beat.modified_ms
-            known = beat.who in state.ended or beat.who == plan.stored.who
+            ended = one_machine and beat.who in state.ended
+            known = ended or beat.who == plan.stored.who
             if not known and silent_ms < tolerance_ms - skew_ms:
                 yield f"{plan.stored.who} rolls {target} back, {silent_ms} ms after its last beat"
 
     return Checker("14.31", "only the dead are rolled back", frozenset({"state"}), check)
-
-
-def _is_kept(state: TableState, instant: str, action: str) -> bool | None:
-    """Whether a plan is executed again after its rollback; None of what is no plan."""
-    if action == "compaction":
-        return True
-    requested = state.state_files.get(f"{instant}.{action}.requested")
-    plan = state.record(requested) if requested is not None else None
-    if isinstance(plan, CompactionPlan):
-        return (plan.extra_metadata or {}).get(REMOVABLE_KEY) == "false"
-    if isinstance(plan, RequestedReplaceMetadata) and plan.clustering_plan is not None:
-        return (plan.clustering_plan.extra_metadata or {}).get(REMOVABLE_KEY) != "true"
-    return None
 
 
 def removed_when_old(delay_ms: int, skew_ms: int) -> Checker:
@@ -97,7 +83,7 @@ def removed_when_old(delay_ms: int, skew_ms: int) -> Checker:
             who = plan.stored.who
             requested_ms = time_ms(target, zone=state.properties.timeline_zone)
             age_ms = plan.stored.modified_ms - (requested_ms or 0)
-            kept = _is_kept(state, target, action)
+            kept = is_kept(state, target, action)
             if kept is False and age_ms < delay_ms - skew_ms:
                 yield f"{who} takes the plan {target} away, {age_ms} ms after it was made"
             if kept and who not in state.beats.get(target, ()):

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakewright.format.file_names import LogFileName
-from lakewright.format.records import CompactionOperation, CompactionPlan
+from lakewright.format.log_block import read_blocks
+from lakewright.format.records import (
+    CompactionOperation,
+    CompactionPlan,
+    RequestedReplaceMetadata,
+)
 from lakewright.format.records.plans import file_name
 from lakewright.testing.sim.checkers.checker import Checker, When
 from lakewright.testing.sim.table_state import StateFile, TableState
+from lakewright.txn.plan_kinds import REMOVABLE_KEY
 
-__all__ = ["CHECKERS", "planned_paths"]
+__all__ = ["CHECKERS", "is_kept", "planned_paths"]
 
 _STATE = frozenset({"state"})
 _BOTH = frozenset({"state", "data"})
@@ -27,6 +33,19 @@ def _plans(state: TableState) -> Iterator[tuple[StateFile, CompactionPlan]]:
         plan = state.record(file) if file is not None else None
         if file is not None and isinstance(plan, CompactionPlan):
             yield file, plan
+
+
+def is_kept(state: TableState, instant: str, action: str) -> bool | None:
+    """Whether a plan is executed again after its rollback; None of what is no plan."""
+    if action == "compaction":
+        return True
+    requested = state.state_files.get(f"{instant}.{action}.requested")
+    plan = state.record(requested) if requested is not None else None
+    if isinstance(plan, CompactionPlan):
+        return (plan.extra_metadata or {}).get(REMOVABLE_KEY) == "false"
+    if isinstance(plan, RequestedReplaceMetadata) and plan.clustering_plan is not None:
+        return (plan.clustering_plan.extra_metadata or {}).get(REMOVABLE_KEY) != "true"
+    return None
 
 
 def _files(operation: CompactionOperation) -> Iterator[str]:
@@ -57,10 +76,8 @@ def one_plan_per_group(state: TableState) -> Iterator[str]:
 
 
 def planned_files_exist(state: TableState) -> Iterator[str]:
-    """Every file of a pending plan is there, unless a restore is taking the plan back."""
+    """Every file of a pending plan is there."""
     if not state.lost_data() and not state.news_of(*_KINDS):
-        return
-    if state.timeline.filter_actions("restore").pending():
         return
     for file, path in planned_paths(state):
         if path not in state.data_files:
@@ -115,23 +132,23 @@ def compactions_did_what_was_planned(state: TableState) -> Iterator[str]:
 
 
 def used_plans_stay(state: TableState) -> Iterator[str]:
-    """Version 6: the compaction that a log is behind is on the timeline.
+    """Version 6: what a committed log is behind, a compaction's plan above all, is there.
 
-    A write that had seen a plan or commit which was taken back may still put a log behind it; it
-    cannot be committed, which is seen by the rows.
+    Tasks publish without the lock, so the log of a write may come behind what is being taken back
+    at that moment; then the write must not be committed, and at rest the log is an orphan.
     """
     if state.version.log_name_has_delta_instant:
         return
-    went = {f.requested_time for f in state.gone()}
-    files = state.data_files.values() if state.states_went() else state.news_data()
-    for seen in files:
+    changed = state.states_went() or state.news_completed()
+    for seen in state.data_files.values() if changed else state.news_data():
         if not isinstance(seen.name, LogFileName) or seen.name.is_cdc:
             continue
-        instant = seen.name.instant
-        if state.was_taken_back(instant) and instant not in went:
+        if state.is_there(seen.name.instant):
             continue
-        if not state.is_committed(instant) and state.timeline.get(instant) is None:
-            yield f"{seen.path} is behind {instant}, which is not there"
+        blocks = read_blocks(seen.stored.content, path=seen.path)
+        committed = {b.instant for b in blocks if b.instant and state.is_committed(b.instant)}
+        for instant in sorted(committed):
+            yield f"{seen.path} of {instant} is behind {seen.name.instant}, which is not there"
 
 
 def executed_by_its_owner(state: TableState) -> Iterator[str]:
@@ -140,8 +157,8 @@ def executed_by_its_owner(state: TableState) -> Iterator[str]:
         metadata = state.metadata(file)
         if metadata is None or metadata.operation_type not in ("COMPACT", "LOG_COMPACT", "CLUSTER"):
             continue
-        beats = state.beats.get(file.requested_time, [])
-        if beats and beats[-1] != file.stored.who:
+        beats = state.beats.get(file.requested_time) or ["nobody"]
+        if beats[-1] != file.stored.who:
             yield f"{file.stored.who} completed {file.name}, and {beats[-1]} works on it"
 
 

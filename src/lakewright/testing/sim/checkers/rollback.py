@@ -8,13 +8,13 @@ from lakewright.format.file_names import LogFileName, log_order_key
 from lakewright.format.instant import State
 from lakewright.format.log_block import BlockType, read_blocks
 from lakewright.testing.sim.checkers.checker import Checker, When
+from lakewright.testing.sim.checkers.plans import is_kept
 from lakewright.testing.sim.table_state import StateFile, TableState
 
 __all__ = ["CHECKERS"]
 
 _STATE = frozenset({"state"})
 _BOTH = frozenset({"state", "data"})
-_PLAN_KEPT = frozenset({"compaction", "clustering"})
 
 
 def one_pending_rollback(state: TableState) -> Iterator[str]:
@@ -50,7 +50,7 @@ def target_off_the_timeline(state: TableState) -> Iterator[str]:
         for left in state.states_of(target):
             if left.action == "savepoint" or left.state is State.COMPLETED:
                 continue
-            kept = action in _PLAN_KEPT and left.state is State.REQUESTED
+            kept = left.state is State.REQUESTED and is_kept(state, target, action)
             if not kept and left.stored.order < file.stored.order:
                 yield f"{left.name} is left after the rollback {file.name}"
 
@@ -94,7 +94,7 @@ def committed_not_rolled_back(state: TableState) -> Iterator[str]:
     """Nothing is both completed and rolled back."""
     for file, target, action in _finished(state):
         found = state.timeline.get(target, action)
-        if action in _PLAN_KEPT and found is not None and found.completed:
+        if found is not None and found.completed and is_kept(state, target, action):
             completed = state.state_files[found.file_name]
             if completed.stored.order > file.stored.order:
                 continue  # executed anew

@@ -7,7 +7,7 @@ other things at once, die, stall and are started again; in the end one process f
 pending. No row may change by any of it, and no plan may be completed twice.
 
 Most worlds are small, since the smallest world that shows a mistake is the best one to look at;
-every tenth is large.
+every twentieth is large.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from lakewright.txn.access import Access, FailedWrites
 
 __all__ = ["WORKLOADS", "make", "one_service", "past", "service_setting_of", "services_world"]
 
-LARGE_EVERY: Final = 10
+LARGE_EVERY: Final = 20
 NEXT_WRITE_EVERY: Final = 3
 """In one of so many worlds somebody writes and reads after everything; the rows at the end are
 looked at in every one."""

@@ -52,7 +52,7 @@ __all__ = [
 
 _LEASE_S = 20.0
 _BEAT = HeartbeatOptions(interval_ms=2_000, misses=10)
-_CHECKERS = (*ALL_CHECKERS, rolled_back_when_dead(_BEAT.tolerance_of_others_ms, 1_000))
+_SKEW_MS = 1_000
 _OVERTAKEN = frozenset({"14.3a"})
 """What a process that stood still may break for a moment: it becomes inflight after it was rolled
 back, finds out at its next step, and is rolled back again."""
@@ -129,7 +129,11 @@ def checkers_of(setting: Setting) -> tuple[Checker, ...]:
     """The invariants that hold in worlds of a setting."""
     if setting.impatient:
         return relaxed(ALL_CHECKERS, _OVERTAKEN)
-    return relaxed(_CHECKERS, _OVERTAKEN) if setting.rates.stall else _CHECKERS
+    dead = rolled_back_when_dead(
+        _BEAT.tolerance_of_others_ms, _SKEW_MS, one_machine=setting.folders
+    )
+    checkers = (*ALL_CHECKERS, dead)
+    return relaxed(checkers, _OVERTAKEN) if setting.rates.stall else checkers
 
 
 def one_write(kind: str, setting: Setting) -> World:
