@@ -77,7 +77,7 @@ class KeyedTable:
         return lw.Table.open(str(self.path), lock=self.lock)
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> dict[str, str] | lw.WriteOptions:
         """The options of our writes."""
         return {**self.case.our_options, **NO_SKEW}
 

@@ -133,9 +133,10 @@ def be_victim(pipe: Connection, work: Work, watch: WatchPlan) -> None:
 def spark_services(work: Work) -> TableServices:
     """The services, by tasks of a session of their own."""
     from lakewright.format.own_files import storage_of_table
-    from lakewright.spark import SparkTable
+    from lakewright.spark import SparkTable, compaction_tasks
     from lakewright.storage.resolve import StorageRef
 
+    compaction_tasks.HERE_BYTES = -1  # small plans too
     spark = spark_session(str(work.scratch), "interop.service_daemon")
     ref = StorageRef(str(work.table), options=storage_of_table(None))
     return SparkTable(spark, work.opened(patient=True), ref).services

@@ -128,6 +128,11 @@ class RowOptions(BaseModel):
         "Key fields that decide about the bucket; none: all of them.",
         "hoodie.bucket.index.hash.field",
     )
+    bucket_keys_as_1x: bool = option(
+        False,
+        "Keys with a colon go into buckets as Hudi 1.x has them also at table version 6, where "
+        "0.x has them elsewhere.",
+    )
     bucket_engine: Literal["SIMPLE"] = option(
         "SIMPLE",
         "The bucket index; consistent hashing is not offered.",

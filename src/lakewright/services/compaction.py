@@ -11,32 +11,24 @@ here removes one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from lakewright.codec.avro.schema import to_json
 from lakewright.engine.file_policies import bloom_policy, parquet_policy
+from lakewright.engine.index_records import index_changes
 from lakewright.engine.runner import InlineRunner, Runner, ThreadRunner
 from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.write_context import WriteContext, WriteToken
 from lakewright.engine.write_options import WriteOptions
-from lakewright.errors import CorruptFileError, PlanBusyError, PlanStateError, UnsupportedTableError
-from lakewright.format.file_names import (
-    BaseFileName,
-    LogFileName,
-    log_order_key,
-    parse_data_file,
-)
-from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, LogFile
+from lakewright.errors import PlanBusyError, PlanStateError, UnsupportedTableError
+from lakewright.format.file_slices import FileGroupId, FileSlice
 from lakewright.format.instant import State
 from lakewright.format.instant_times import format_time
-from lakewright.format.partitions import ListedFile, list_files
 from lakewright.format.records import (
     CommitMetadata,
-    CompactionOperation,
     CompactionPlan,
     WriteStat,
-    file_name,
     load_commit_metadata,
     load_compaction_plan,
 )
@@ -48,6 +40,7 @@ from lakewright.runtime.events import Event
 from lakewright.services.compacted_slice import SliceCompactor
 from lakewright.services.compaction_plan import CompactionOptions, plan_compaction
 from lakewright.services.due import compaction_is_due
+from lakewright.services.planned_slices import planned_slices
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.conflict import groups_in_clustering, groups_of_commit
@@ -108,6 +101,25 @@ class SliceWork:
             clock=access.clock,
             spawner=access.spawner if alone else None,
         )
+
+    def by_threads(self, access: Access, threads: int) -> list[WriteStat]:
+        """Compact all slices in this process, so many of them at once."""
+        total = len(self.slices)
+        alone = total < threads
+        runner: Runner = InlineRunner()
+        if threads > 1:
+            runner = ThreadRunner(threads, spawner=access.spawner)
+        done: list[WriteStat] = []
+
+        def compact(number: int) -> Iterable[WriteStat]:
+            access.cancel.check()
+            return [self.compact(access.storage, number, access, alone=alone)]
+
+        for stat in runner.stream(range(total), compact):
+            done.append(stat)
+            instant = self.compactor.context.instant
+            access.on_event(Event("compaction.slices", len(done), total, "slices", instant))
+        return done
 
 
 Compactor = Callable[[Access, SliceWork], Sequence[WriteStat]]
@@ -195,8 +207,10 @@ class Compaction:
         with executing(access, instant, COMPACTION) as execution:
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
             work = self._work(execution, snapshot)
-            compact = self.compactor or self._here
-            stats = compact(access, work)
+            if self.compactor is None:
+                stats: Sequence[WriteStat] = work.by_threads(access, self.threads)
+            else:
+                stats = self.compactor(access, work)
             return self._committed(execution, snapshot, work, stats)
 
     def pending(self) -> list[str]:
@@ -241,28 +255,10 @@ class Compaction:
             max_file_bytes=None,
             partition_metafile="parquet" if properties.partition_metafile_base_format else "text",
         )
-        slices = _slices(access.storage, plan)
+        slices = planned_slices(access.storage, plan)
         stage = access.random.below(STAGES)
         memory = self.options.merge_memory
         return SliceWork(SliceCompactor(snapshot, context, self.registry, memory), slices, stage)
-
-    def _here(self, access: Access, work: SliceWork) -> list[WriteStat]:
-        total = len(work.slices)
-        alone = total < self.threads
-        runner: Runner = InlineRunner()
-        if self.threads > 1:
-            runner = ThreadRunner(self.threads, spawner=access.spawner)
-        done: list[WriteStat] = []
-
-        def compact(number: int) -> Iterable[WriteStat]:
-            access.cancel.check()
-            return [work.compact(access.storage, number, access, alone=alone)]
-
-        for stat in runner.stream(range(total), compact):
-            done.append(stat)
-            instant = work.compactor.context.instant
-            access.on_event(Event("compaction.slices", len(done), total, "slices", instant))
-        return done
 
     def _committed(
         self,
@@ -280,7 +276,11 @@ class Compaction:
             extra_metadata={SCHEMA_KEY: to_json(without_meta_columns(snapshot.schema.avro))},
             operation_type=COMPACTION.operation,
         )
-        committed = execution.commit(Prepared(metadata, snapshot.timeline, rewrites=True))
+        schema, instant = work.compactor.context.schema, execution.instant
+        storage, properties = self.access.storage, snapshot.properties
+        indexed = index_changes(storage, properties, instant, metadata, schema)
+        prepared = Prepared(metadata, snapshot.timeline, rewrites=True)
+        committed = execution.commit(prepared, indexed)
         return Compacted(
             execution.instant,
             slices=len(work.slices),
@@ -290,41 +290,3 @@ class Compaction:
             lock_held_ms=committed.lock_held_ms,
             warnings=committed.warnings,
         )
-
-
-def _slices(storage: Storage, plan: CompactionPlan) -> tuple[FileSlice, ...]:
-    """The slices of a plan, with exactly the files that it names."""
-    operations = plan.operations or ()
-    partitions = {o.partition_path or "" for o in operations}
-    listed = {p: {f.name: f for f in list_files(storage, p)} for p in sorted(partitions)}
-    return tuple(_slice(o, listed[o.partition_path or ""]) for o in operations)
-
-
-def _slice(operation: CompactionOperation, listed: Mapping[str, ListedFile]) -> FileSlice:
-    partition = operation.partition_path or ""
-    group = FileGroupId(partition, operation.file_id or "")
-    base, logs = None, []
-    for path in filter(None, (operation.data_file_path, *(operation.delta_file_paths or ()))):
-        file, name = _listed(path, listed)
-        if isinstance(name, LogFileName):
-            logs.append(LogFile.of(partition, file, name))
-        else:
-            base = BaseFile.of(partition, file, name)
-    return FileSlice(
-        group, operation.base_instant_time or "", base, tuple(sorted(logs, key=log_order_key))
-    )
-
-
-def _listed(
-    path: str, listed: Mapping[str, ListedFile]
-) -> tuple[ListedFile, BaseFileName | LogFileName]:
-    name = file_name(path) or ""
-    parsed = parse_data_file(name)
-    if name not in listed or parsed is None:
-        raise CorruptFileError(
-            f"The file {name} of the plan is not there.",
-            hint="Something deleted it that did not know of the plan. Nothing was changed; look at "
-            "the cleans and rollbacks on the timeline.",
-            context={"path": path},
-        )
-    return listed[name], parsed

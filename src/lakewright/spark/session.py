@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from lakewright.errors import ConfigError, MissingDependencyError
 from lakewright.spark.shipping import require_workers, ship_package
 
-__all__ = ["register", "session"]
+__all__ = ["register", "session", "tasks_run_here"]
 
 PYTHON = "spark.pyspark.python"
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
@@ -88,6 +88,12 @@ def register(spark: SparkSession) -> bool:
         return False
     spark.dataSource.register(LakewrightDataSource)
     return True
+
+
+def tasks_run_here(spark: SparkSession) -> bool:
+    """Whether the machine of the driver is all that there is."""
+    master = spark.sparkContext.master or ""
+    return master == "local" or master.startswith("local[")
 
 
 def _running() -> SparkSession | None:
@@ -176,7 +182,4 @@ def _adopted(spark: SparkSession, master: str | None, settings: dict[str, str]) 
 
 def _workers_are_here(spark: SparkSession) -> bool:
     """Whether workers are children of this machine's driver and run its interpreter."""
-    context = spark.sparkContext
-    master = context.master or ""
-    threads = master == "local" or master.startswith("local[")
-    return threads and context.pythonExec == sys.executable
+    return tasks_run_here(spark) and spark.sparkContext.pythonExec == sys.executable

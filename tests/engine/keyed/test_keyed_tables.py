@@ -16,12 +16,14 @@ from lakewright.engine.row_source import RowSource
 from lakewright.engine.table_creation import create_table
 from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_options import WriteOptions
+from lakewright.format.buckets import bucket_of_file
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime import ManualClock, SeededRandom, ThreadSpawner
 from lakewright.runtime.spawn import Task
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from tests.corpus import CommittedTable, committed_tables
-from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
+from tests.engine.keyed.tables import BUCKETS, QuickTable, Shape, new_table, rows
+from tests.format.java_hash import slow_bucket
 from tests.txn.tables import START_MS, NeverRuns
 
 EACH = pytest.mark.parametrize(
@@ -228,3 +230,25 @@ def test_tables_of_real_hudi_go_on_with_our_keyed_writes(
     gone = table.delete(stored.slice(0, 3), options=options)
     assert gone.deleted >= 3
     assert content(table).keys() == after.keys() - set(places[:3])
+
+
+# ---- buckets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "as_1x", "spans"), [(6, False, False), (6, True, True), (8, False, True)]
+)
+def test_keys_with_a_colon_fall_into_the_buckets_of_the_release_that_writes_the_table(
+    version: int, as_1x: bool, spans: bool
+) -> None:
+    shape = Shape(type="mor", version=version, index="BUCKET", partitioned=False)
+    table = new_table(shape)
+    options = WriteOptions.from_hudi(shape.options, table=table.properties, bucket_keys_as_1x=as_1x)
+    keys = [f"{n}:30" for n in range(8)]
+    for ts in (1, 2):
+        table.upsert(rows(shape, [(key, "", ts, ts) for key in keys]), options=options)
+    found = table.scan().to_arrow().to_pylist()
+    assert sorted(row["id"] for row in found) == keys
+    for row in found:
+        wanted = slow_bucket(row["id"], ["id"], BUCKETS, spans=spans)
+        assert bucket_of_file(row["_hoodie_file_name"]) == wanted

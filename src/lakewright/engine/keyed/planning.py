@@ -268,11 +268,12 @@ class KeyedPlanner:
         partitions, partition_of = incoming.partition_codes()
         groups = _newest(job.view(partitions))
         slices = _bucket_slices(groups, count)
+        version = job.snapshot.properties.version
         bucket_of = buckets(
             incoming.keys,
             job.options.bucket_fields or job.keys.record_key_fields,
             count,
-            values_span_commas=job.snapshot.properties.version.bucket_values_span_commas,
+            values_span_commas=version.bucket_values_span_commas or job.options.bucket_keys_as_1x,
         )
         place_of = partition_of.astype(np.int64) * count + bucket_of
         wanted = {
