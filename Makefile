@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
 	interop-kills interop-service-kills interop-hfiles interop-locks interop-upserts interop-services \
-	interop-writers sim bench bench-spark bench-writing bench-keyed bench-services lock clean
+	interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed bench-services lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -89,6 +89,9 @@ interop-upserts: interop-env ## Upsert and delete by every index; real Hudi read
 
 interop-services: interop-env ## Service tables in turns with real Hudi; each executes the other's plans
 	$(BIN)/python -m interop.serviced $(ARGS)
+
+interop-indexes: interop-env ## Keep metadata tables right in turns with real Hudi
+	$(BIN)/python -m interop.indexed $(ARGS)
 
 interop-writers: interop-env ## Several writers, ours and Hudi, upsert and delete overlapping keys at once
 	$(BIN)/python -m interop.keyed_writers $(ARGS)

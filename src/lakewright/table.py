@@ -63,6 +63,7 @@ from lakewright.runtime.random import SystemRandom
 from lakewright.services.after_commit import WriteServices
 from lakewright.services.compaction import Compactor
 from lakewright.services.health import Health
+from lakewright.services.metadata import MetadataService
 from lakewright.services.table_services import TableServices
 from lakewright.services.watching import look_at_health
 from lakewright.storage.base import Storage
@@ -202,6 +203,18 @@ class Table:
     def inspect(self) -> Inspector:
         """Every on-disk structure as an Arrow table."""
         return Inspector(self._storage, clock=self._clock)
+
+    @property
+    def metadata(self) -> MetadataService:
+        """The metadata table: what it is, and whether it is right."""
+        return MetadataService(
+            self._storage,
+            self._clock,
+            self._options,
+            self._registry,
+            lambda: self.opened(None)[0],
+            self._on_event,
+        )
 
     def snapshot(
         self, as_of: str | datetime | None = None, *, options: ReadOptions | None = None

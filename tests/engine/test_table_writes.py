@@ -20,6 +20,7 @@ from lakewright.errors import (
     ConflictError,
     InputError,
     LockRequiredError,
+    MetadataTableError,
     SchemaError,
     TableError,
     UnsupportedTableError,
@@ -251,10 +252,16 @@ def test_a_metadata_table_is_refused_or_dropped_in_the_safe_order(tmp_path: Path
     table = new_table(path)
     table.append(rows(0, 2))
     storage = LocalStorage(path)
-    update_properties(storage, {"hoodie.table.metadata.partitions": "files"}, clock=SystemClock())
     storage.create_if_absent(".hoodie/metadata/files/x", b"1")
-    with pytest.raises(UnsupportedTableError, match="metadata table"):
-        table.append(rows(2, 3))
+    for claimed, refused in (
+        ("files", MetadataTableError),
+        ("files,expr_index_x", UnsupportedTableError),
+        ("record_index", UnsupportedTableError),
+    ):
+        claim = {"hoodie.table.metadata.partitions": claimed}
+        update_properties(storage, claim, clock=SystemClock())
+        with pytest.raises(refused, match="metadata table"):
+            table.append(rows(2, 3))
     table.append(rows(2, 3), options={"hoodie.metadata.enable": "false"})
     assert table.properties.metadata_partitions == ()
     assert not (path / ".hoodie" / "metadata").exists()

@@ -7,6 +7,7 @@ import pytest
 from lakewright.errors import MetadataTableError
 from lakewright.format.instant import Instant, State
 from lakewright.format.records.cleaning import CleanMetadata
+from lakewright.format.records.rollback import RollbackMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.validity import check_fresh, valid_instants
@@ -41,13 +42,49 @@ def test_a_block_counts_only_if_its_data_instant_completed() -> None:
 
 def test_own_instants_of_the_metadata_table_count() -> None:
     service = "20240101000000009"
-    valid = valid_instants(EIGHT, line(instant(T1)), line(instant(T1), instant(service)))
+    own = line(instant(T1), instant(service, done=service + "1"))
+    valid = valid_instants(EIGHT, line(instant(T1), instant(T2, done=service + "2")), own)
     assert valid(service)
     suffixed = [T1 + s for s in ("001", "004", "010", "012", "007")]
     own = line(instant("00000000000000010"), *(instant(t) for t in suffixed), instant(service))
     valid = valid_instants(SIX, line(instant(T1)), own)
     assert [valid(t) for t in suffixed] == [True, True, True, True, False]
     assert valid("00000000000000010") and not valid(service)
+
+
+def test_a_commit_that_the_reader_does_not_know_yet_does_not_count() -> None:
+    """The data timeline was pinned before that commit was requested."""
+    own = line(instant(INIT), instant(T1), instant(T2))
+    valid = valid_instants(EIGHT, line(instant(T1)), own)
+    assert valid(T1) and not valid(T2)
+    assert not valid_instants(SIX, line(instant(T1)), own)(T2)
+
+
+def test_a_metadata_table_that_was_compacted_ahead_of_the_reader_is_not_trusted() -> None:
+    for properties, compaction in ((EIGHT, T3), (SIX, T2 + "001")):
+        for data in (line(instant(T1)), line(instant(T1), instant(T2, done=None))):
+            own = line(instant(INIT), instant(T1), instant(T2), instant(compaction, "commit"))
+            with pytest.raises(MetadataTableError, match=f"compacted with {T2}"):
+                fresh(properties, data, own)
+    below = line(instant(INIT), instant(T1), instant(T2, "commit"), instant(T3))
+    fresh(EIGHT, line(instant(T1), instant(T3, done=None)), below)
+
+
+def test_a_commit_that_was_rolled_back_in_the_data_table_alone_makes_it_stale() -> None:
+    storage = MemoryStorage()
+    record = RollbackMetadata(
+        start_rollback_time=T3,
+        time_taken_in_millis=1,
+        total_files_deleted=0,
+        commits_rollback=[T2],
+        partition_metadata={},
+    )
+    storage.create_if_absent(f".hoodie/timeline/{T3}.rollback", record.write(EIGHT.version))
+    data = line(instant(T1), instant(T3, "rollback"))
+    before = instant(INIT, done="20230101000000000")
+    check_fresh(storage, EIGHT, data, line(before, instant(T1)))
+    with pytest.raises(MetadataTableError, match=f"{T2} was rolled back"):
+        check_fresh(storage, EIGHT, data, line(before, instant(T1), instant(T2)))
 
 
 def test_what_both_timelines_archived_counts() -> None:

@@ -385,7 +385,7 @@ def test_in_one_process_the_services_of_a_table_run_once_at_a_time() -> None:
     outer = table.services.run(FEW)
     assert inner == [[]] and "service.left_to_other_run" in hook.kinds
     assert [o.service for o in outer if o.did] == ["clean", "archive"]
-    assert [o.did for o in table.services.run(FEW)] == [(), (), ()]
+    assert [o.did for o in table.services.run(FEW)] == [(), (), (), ()]
 
 
 # ---- in the background -------------------------------------------------------------------------

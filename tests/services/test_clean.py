@@ -196,7 +196,7 @@ def test_dead_writes_are_rolled_back_first_unless_that_is_forbidden() -> None:
 
 def test_a_metadata_table_is_refused_or_dropped() -> None:
     world = World.with_history()
-    claim = {keys.METADATA_PARTITIONS: "files"}
+    claim = {keys.METADATA_PARTITIONS: "files,expr_index_x"}
     update_properties(world.storage, claim, clock=world.clock)
     before = world.data()
     for refused in (run_clean, schedule_clean):

@@ -19,6 +19,7 @@ from lakewright.format.records import (
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.runtime import ManualClock
+from lakewright.storage.base import Storage
 from lakewright.storage.faults import NoFaults, Operation
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from lakewright.txn.access import Access
@@ -87,6 +88,61 @@ def test_version_6_undoes_appended_blocks_by_a_command_block(markers: bool) -> N
     ]
     assert [p.rpartition("/")[2] for p in partition.log_files_from_failed_commit or {}] == [LOG]
     assert not any(TARGET in p for p in on_disk(storage))
+
+
+OLDEST = "20241231000000000"
+
+
+def _undone_base(access: Access) -> Access:
+    """The same table after the slice that the log is behind was taken back."""
+    properties = access.properties()
+    files = access.files(properties)
+    files.request(OLDEST, "deltacommit")
+    files.start(OLDEST, "deltacommit")
+    files.complete(OLDEST, "deltacommit", CommitMetadata().write(properties.version), OLDEST)
+    for instant in access.timeline(properties).filter(lambda i: i.requested_time == BASE):
+        files.drop(instant)
+    files.remove(BASE, "deltacommit")
+    access.storage.delete(f"a/g-0_0-0-0_{BASE}.parquet")
+    return access
+
+
+def test_a_log_behind_what_was_taken_back_meanwhile_goes_with_its_write() -> None:
+    access = _undone_base(_appended(markers=True))
+    assert roll_back(access, TARGET).rolled_back == (TARGET,)
+    assert not any(".log." in path for path in on_disk(access.storage))
+    partition = _last_rollback(access).partition_metadata["a"]
+    gone = [path.rpartition("/")[2] for path in partition.success_delete_files]
+    assert LOG in gone and not partition.rollback_log_files
+    assert not partition.log_files_from_failed_commit
+
+
+def test_a_log_that_others_put_behind_the_target_goes_with_the_target() -> None:
+    access = _appended(markers=True)
+    late = f"a/.n-0_{TARGET}.log.1_0-1-1"
+    properties = access.properties()
+    target = access.timeline(properties).get(TARGET, "deltacommit")
+    assert target is not None
+    rollback = _scheduled(access, properties, access.timeline(properties), target)
+    comes_late = MemoryStorage(access.storage.bucket, faults=_ComesLate(access.storage, late))  # type: ignore[attr-defined]
+    assert execute_rollback(replace(access, storage=comes_late), rollback) is not None
+    assert not access.storage.exists(late)
+
+
+class _ComesLate(NoFaults):
+    """A log that another process publishes after a rollback has looked for late files."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._listed = 0
+
+    def after(self, operation: Operation) -> None:
+        """Publish it when the partition was listed for the last time outside the lock."""
+        if operation.name == "list" and operation.path == "a":
+            self._listed += 1
+            if self._listed == 2:
+                self._storage.replace(self._path, b"")
 
 
 class _StandsStill(NoFaults):

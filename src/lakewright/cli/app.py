@@ -19,6 +19,7 @@ from lakewright.cli import (
     files,
     hfile,
     log,
+    metadata,
     restore,
     rollback,
     savepoint,
@@ -42,6 +43,9 @@ app.add_typer(timeline.app, name="timeline", help="What happened to a table, act
 app.add_typer(files.app, name="files", help="File groups, slices and files.")
 app.add_typer(log.app, name="log", help="Log files: blocks and records.")
 app.add_typer(hfile.app, name="hfile", help="HFiles of the metadata table.")
+app.add_typer(
+    metadata.app, name="metadata", help="The metadata table: listing, statistics, indexes."
+)
 app.add_typer(compaction.app, name="compaction", help="Merging logs into base files.")
 app.add_typer(clean.app, name="clean", help="Deleting files that no reader needs any more.")
 app.add_typer(savepoint.app, name="savepoint", help="Commits whose files are kept.")

@@ -65,38 +65,46 @@ def print_batches(
     *,
     title: str | None = None,
 ) -> None:
-    """Print batches as they come; JSON is one object per line, so that it can be streamed."""
+    """Print batches as they come."""
+    print_rows(names, (row for b in batches for row in b.to_pylist()), output, title=title)
+
+
+def print_rows(
+    names: list[str],
+    rows: Iterable[Mapping[str, Any]],
+    output: Output,
+    *,
+    title: str | None = None,
+) -> None:
+    """Print rows as they come; JSON is one object per line, so that it can be streamed."""
     if output is Output.TEXT:
-        _print_text(names, batches, title)
+        _print_text(names, rows, title)
     elif output is Output.JSON:
-        for batch in batches:
-            for row in batch.to_pylist():
-                sys.stdout.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
+        for row in rows:
+            sys.stdout.write(json.dumps(plain(row), ensure_ascii=False) + "\n")
     else:
-        _print_csv(names, batches)
+        _print_csv(names, rows)
 
 
-def _print_text(names: list[str], batches: Iterable[pa.RecordBatch], title: str | None) -> None:
+def _print_text(names: list[str], rows: Iterable[Mapping[str, Any]], title: str | None) -> None:
     shown = RichTable(title=title, title_justify="left", header_style="bold", box=None)
     for name in names:
         shown.add_column(name, overflow="fold")
     count = 0
-    for batch in batches:
-        for row in batch.to_pylist():
-            shown.add_row(*[_cell(v) for v in row.values()])
-            count += 1
+    for row in rows:
+        shown.add_row(*[_cell(v) for v in row.values()])
+        count += 1
     width = None if sys.stdout.isatty() else UNBOUNDED_WIDTH
     console = Console(width=width, markup=False, highlight=False)
     console.print(shown)
     note(f"{count} row{'' if count == 1 else 's'}")
 
 
-def _print_csv(names: list[str], batches: Iterable[pa.RecordBatch]) -> None:
+def _print_csv(names: list[str], rows: Iterable[Mapping[str, Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
-    for batch in batches:
-        for row in batch.to_pylist():
-            writer.writerow(["" if v is None else _csv_cell(v) for v in row.values()])
+    for row in rows:
+        writer.writerow(["" if v is None else _csv_cell(v) for v in row.values()])
 
 
 def _csv_cell(value: Any) -> str:

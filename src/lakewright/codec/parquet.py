@@ -76,18 +76,19 @@ class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
         return self._base_offset + self._pages_end
 
     @cached_property
-    def _raw_chunks(self) -> list[list[RawChunk]]:
+    def all_chunks(self) -> list[list[RawChunk]]:
+        """The columns of each row group, nested ones by their leaves; empty if damaged."""
         return row_group_chunks(self.footer)
 
     @cached_property
     def chunks(self) -> list[dict[str, RawChunk]]:
         """Top-level columns that are not nested, by row group."""
-        return [{c.column: c for c in group if c.column is not None} for group in self._raw_chunks]
+        return [{c.column: c for c in group if c.column is not None} for group in self.all_chunks]
 
     @cached_property
     def damage(self) -> str | None:
         """How the footer contradicts itself about columns and pages; None if it does not."""
-        schema, groups = self.metadata.schema, self._raw_chunks
+        schema, groups = self.metadata.schema, self.all_chunks
         if len(groups) != self.metadata.num_row_groups:
             return "its row groups cannot be told"
         columns = (schema.column(i) for i in range(len(schema)))
@@ -112,7 +113,7 @@ class ParquetFile(pq.ParquetFile):  # type: ignore[misc]
 
     def offset_of(self, group: int) -> int:
         """Where a row group begins; where the footer does, if that does not tell."""
-        chunks = self._raw_chunks[group] if group < len(self._raw_chunks) else []
+        chunks = self.all_chunks[group] if group < len(self.all_chunks) else []
         begin = min((chunk.begin for chunk in chunks), default=-1)
         inside = 0 <= begin <= self._pages_end
         return self._base_offset + begin if inside else self.footer_offset

@@ -83,6 +83,8 @@ class RawChunk:
     minimum: bytes | None
     maximum: bytes | None
     null_count: int | None
+    plain_size: int = -1
+    """Bytes of its pages when decompressed; -1 if that is not told."""
 
     @property
     def type_name(self) -> str:
@@ -207,7 +209,8 @@ def _column_chunk(thrift: CompactReader) -> RawChunk | None:
 
 def _column_metadata(thrift: CompactReader) -> RawChunk:
     names: tuple[str, ...] = ()
-    numbers = {1: -1, 5: -1, 7: -1, 9: -1, 11: 0}  # type, values, bytes, data page, dictionary
+    # Type, values, bytes decompressed, bytes as stored, data page, dictionary.
+    numbers = {1: -1, 5: -1, 6: -1, 7: -1, 9: -1, 11: 0}
     statistics: dict[int, bytes | int] = {}
     for field, kind in thrift.fields():
         if field in numbers and kind in (Kind.I32, Kind.I64):
@@ -219,7 +222,7 @@ def _column_metadata(thrift: CompactReader) -> RawChunk:
             statistics = _statistics(thrift)
         else:
             thrift.skip(kind)
-    physical, values, size, data, dictionary = numbers.values()
+    physical, values, plain_size, size, data, dictionary = numbers.values()
     low, high = statistics.get(6), statistics.get(5)
     if low is None and high is None and physical in _ORDERED_BY_SIGN:
         low, high = statistics.get(2), statistics.get(1)
@@ -233,6 +236,7 @@ def _column_metadata(thrift: CompactReader) -> RawChunk:
         low if isinstance(low, bytes) else None,
         high if isinstance(high, bytes) else None,
         nulls if isinstance(nulls, int) and nulls >= 0 else None,
+        plain_size,
     )
 
 

@@ -21,7 +21,7 @@ from lakewright.engine.write_context import WriteContext
 from lakewright.errors import FormatError
 from lakewright.runtime.spawn import Spawner, Task
 
-__all__ = ["FooterKeys", "JavaOrder", "in_java_order", "key_bounds"]
+__all__ = ["FooterKeys", "JavaOrder", "in_java_order", "key_bounds", "text_bounds"]
 
 AVRO_SCHEMA = "parquet.avro.schema"
 MODEL = "writer.model.name"
@@ -102,7 +102,7 @@ class FooterKeys:
             if self._kind == DYNAMIC:
                 values[BLOOM_TYPE] = DYNAMIC
         if self._bounds is not None:
-            low, high = (bound.translate(_UTF8_BYTES).decode() for bound in self._bounds)
+            low, high = _texts(self._bounds)
             values |= {MINIMUM: low, MAXIMUM: high}
         return values
 
@@ -145,3 +145,13 @@ def in_java_order(keys: pa.Array) -> JavaOrder:
 def key_bounds(keys: pa.Array) -> tuple[bytes, bytes]:
     """Least and greatest key in Java's order, as bytes that compare in that order."""
     return in_java_order(keys).bounds()
+
+
+def text_bounds(texts: pa.Array) -> tuple[str, str]:
+    """Least and greatest text in Java's order."""
+    return _texts(key_bounds(texts))
+
+
+def _texts(bounds: tuple[bytes, bytes]) -> tuple[str, str]:
+    low, high = (bound.translate(_UTF8_BYTES).decode() for bound in bounds)
+    return low, high

@@ -85,7 +85,7 @@ class MetadataListing:
         try:
             return self._table.files(wanted)
         except UNTRUSTED as error:
-            self._warn(f"files not listed by the metadata table: {error.message}")
+            self._warn(f"files not listed by the metadata table: {error.message} {error.hint}")
             return {p: list_files(self._storage, p) for p in wanted}
 
 
@@ -112,5 +112,5 @@ def open_listing(
                 listing.partitions()
                 return OpenedListing(listing, metadata, warnings)
         except UNTRUSTED as error:
-            warnings.append(f"metadata table not used: {error.message}")
+            warnings.append(f"metadata table not used: {error.message} {error.hint}")
     return OpenedListing(StorageListing(storage), None, warnings)

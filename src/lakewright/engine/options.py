@@ -26,6 +26,11 @@ class ReadOptions(BaseModel):
     use_metadata_table: bool = Field(
         default=True, description="List files and skip by statistics through the metadata table."
     )
+    keys_are_unique: bool = Field(
+        default=False,
+        description="No key has two rows, so that the record index alone says where a key is; "
+        "otherwise this is found out by counting, which tables with logs do not allow.",
+    )
 
     @property
     def thread_count(self) -> int:

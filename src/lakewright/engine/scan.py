@@ -50,9 +50,14 @@ class Scan:
     def plan(self) -> ScanPlan:
         """What will be read and what could be skipped, as a printable value."""
         if not self._plan:
-            self._plan.append(
-                plan_scan(self.snapshot, mode=self.mode, output=self.columns, where=self.where)
+            planned = plan_scan(
+                self.snapshot,
+                mode=self.mode,
+                output=self.columns,
+                where=self.where,
+                keys_are_unique=self.options.keys_are_unique,
             )
+            self._plan.append(planned)
         return self._plan[0]
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:

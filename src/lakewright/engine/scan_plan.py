@@ -7,27 +7,16 @@ every row that was read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import compress
 
-import numpy as np
-import pyarrow as pa
-
-from lakewright.engine.listing import UNTRUSTED
+from lakewright.engine.key_skipping import slices_by_keys
 from lakewright.engine.snapshot import Snapshot
-from lakewright.expr import (
-    ColumnRange,
-    Expr,
-    RangeColumns,
-    can_match,
-    columns,
-    keep_mask,
-    to_sql_text,
-)
+from lakewright.engine.statistics_skipping import partitions_by_statistics, slices_by_statistics
+from lakewright.expr import ColumnRange, Expr, can_match, to_sql_text
 from lakewright.format.file_slices import FileSlice
 from lakewright.format.keys import KeySpec, partition_path_values
-from lakewright.merge.names import MergeMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +63,12 @@ class ScanPlan:
     partitions_total: int
     partitions_kept: int
     slices_total: int
+    """Of the partitions that are kept."""
     skipped_by_statistics: int
     listing: str
+    skipped_by_keys: int = 0
+    """Slices that hold none of the keys that the filter names, by the indexes of records."""
+    partitions_skipped_by_statistics: int = 0
     warnings: tuple[str, ...] = ()
 
     @property
@@ -97,10 +90,15 @@ class ScanPlan:
             "columns": list(self.columns),
             "where": self.where,
             "listing": self.listing,
-            "partitions": {"total": self.partitions_total, "kept": self.partitions_kept},
+            "partitions": {
+                "total": self.partitions_total,
+                "skipped_by_statistics": self.partitions_skipped_by_statistics,
+                "kept": self.partitions_kept,
+            },
             "slices": {
                 "total": self.slices_total,
                 "skipped_by_statistics": self.skipped_by_statistics,
+                "skipped_by_keys": self.skipped_by_keys,
                 "read": len(self.tasks),
                 "merged": sum(t.needs_merge for t in self.tasks),
             },
@@ -119,7 +117,8 @@ class ScanPlan:
             f"  filter      {self.where or 'none'}",
             f"  partitions  {self.partitions_kept} of {self.partitions_total}, by {self.listing}",
             f"  slices      {len(self.tasks)} of {self.slices_total} "
-            f"({self.skipped_by_statistics} skipped by statistics, {merged} merged with logs)",
+            f"({self.skipped_by_statistics} skipped by statistics, {self.skipped_by_keys} by keys, "
+            f"{merged} merged with logs)",
             f"  files       {self.files}, {self.bytes:,} bytes",
         ]
         lines += [f"  warning     {w}" for w in self.warnings]
@@ -127,12 +126,18 @@ class ScanPlan:
 
 
 def plan_scan(
-    snapshot: Snapshot, *, mode: str, output: Sequence[str], where: Expr | None
+    snapshot: Snapshot,
+    *,
+    mode: str,
+    output: Sequence[str],
+    where: Expr | None,
+    keys_are_unique: bool = False,
 ) -> ScanPlan:
     """Choose the slices of a scan. `where` is bound to the table's schema."""
     opened = snapshot.opened
     every = opened.listing.partitions()
-    kept = [p for p in every if partition_may_match(p, snapshot, where)]
+    named = [p for p in every if partition_may_match(p, snapshot, where)]
+    kept = list(compress(named, partitions_by_statistics(named, snapshot, where)))
     view = snapshot.view(opened.listing.files(kept))
     if mode == "read_optimized":
         slices = view.latest_base_slices(snapshot.bound)
@@ -140,19 +145,25 @@ def plan_scan(
         slices = view.latest_merged_slices(snapshot.bound)
     slices = [s for s in slices if s.base is not None or s.logs]
     slices.sort(key=lambda s: (s.group.partition, s.group.file_id))
-    keep = _statistics_mask(slices, snapshot, where, kept)
+    keep = slices_by_statistics(slices, snapshot, where, kept)
+    left = list(compress(slices, keep))
+    if mode == "snapshot":
+        holds = slices_by_keys(left, snapshot, where, keys_are_unique=keys_are_unique)
+        left = list(compress(left, holds))
     return ScanPlan(
         table=snapshot.properties.name,
         mode=mode,
         as_of=snapshot.bound,
         columns=tuple(output),
         where=to_sql_text(where) if where is not None else None,
-        tasks=tuple(ScanTask(s) for s, k in zip(slices, keep, strict=True) if k),
+        tasks=tuple(ScanTask(s) for s in left),
         partitions_total=len(every),
         partitions_kept=len(kept),
         slices_total=len(slices),
         skipped_by_statistics=int(len(slices) - keep.sum()),
         listing=opened.listing.source,
+        skipped_by_keys=int(keep.sum()) - len(left),
+        partitions_skipped_by_statistics=len(named) - len(kept),
         warnings=tuple(opened.warnings),
     )
 
@@ -171,66 +182,3 @@ def partition_may_match(partition: str, snapshot: Snapshot, where: Expr | None) 
         null = value is None
         ranges[name] = ColumnRange(value, value, int(null), 1)
     return can_match(where, ranges.get)
-
-
-def _statistics_mask(
-    slices: Sequence[FileSlice],
-    snapshot: Snapshot,
-    where: Expr | None,
-    partitions: Sequence[str],
-) -> np.ndarray:
-    """True for slices of which some row may match, by the metadata table's column statistics."""
-    everything = np.ones(len(slices), dtype=bool)
-    metadata = snapshot.opened.metadata
-    if where is None or metadata is None or not slices:
-        return everything
-    try:
-        names = [n for n in sorted(columns(where)) if n in metadata.statistics_columns()]
-        if not names:
-            return everything
-        files, ranges = metadata.pruning_ranges(names, partitions, snapshot.schema.arrow)
-    except UNTRUSTED as error:
-        snapshot.opened.warnings.append(f"statistics not used: {error.message}")
-        return everything
-    number = {file: i for i, file in enumerate(files)}
-    verdict = keep_mask(where, ranges, len(files))
-    for i, slice_ in enumerate(slices):
-        members = [f.name for f in (slice_.base, *slice_.logs) if f is not None]
-        rows = [number.get((slice_.group.partition, name)) for name in members]
-        if None in rows:
-            continue  # a file without statistics may hold anything
-        found = [row for row in rows if row is not None]
-        if not slice_.logs:
-            everything[i] = verdict[found[0]]
-        elif snapshot.merge.mode is not MergeMode.CUSTOM:
-            everything[i] = can_match(where, partial(_joined_range, ranges, found))
-    return everything
-
-
-def _joined_range(
-    ranges: Mapping[str, RangeColumns], rows: Sequence[int], column: str
-) -> ColumnRange | None:
-    """One range over all files of a slice: a merged row may mix values of several of them."""
-    known = ranges.get(column)
-    if known is None:
-        return None
-    low, high, nulls, values = [], [], 0, 0
-    for row in rows:
-        null_count, value_count = _count(known.null_count, row), _count(known.value_count, row)
-        if null_count is None or value_count is None:
-            return None
-        nulls, values = nulls + null_count, values + value_count
-        if value_count > null_count:
-            if known.min is None or known.max is None:
-                return None
-            low.append(known.min[row].as_py())
-            high.append(known.max[row].as_py())
-    if None in low or None in high:
-        return None
-    if not low:
-        return ColumnRange(None, None, nulls, values)
-    return ColumnRange(min(low), max(high), nulls, values)
-
-
-def _count(counts: pa.Array | None, row: int) -> int | None:
-    return None if counts is None else counts[row].as_py()

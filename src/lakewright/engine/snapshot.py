@@ -15,7 +15,7 @@ from datetime import datetime
 from lakewright.engine.listing import OpenedListing, open_listing
 from lakewright.engine.time_travel import AsOf, resolve_as_of
 from lakewright.errors import ConflictError, FormatError
-from lakewright.format.file_slices import FileSystemView
+from lakewright.format.file_slices import FileSlice, FileSystemView
 from lakewright.format.internal_schema import InternalSchemas, load_internal_schemas
 from lakewright.format.partitions import ListedFile
 from lakewright.format.properties import TableProperties, load_properties
@@ -62,6 +62,13 @@ class Snapshot:
     def view(self, listing: Mapping[str, Sequence[ListedFile]]) -> FileSystemView:
         """File groups and slices of the listed files, as this snapshot's timeline sees them."""
         return load_view(self.storage, self.properties, self.timeline, listing=listing)
+
+    def live_slices(self) -> list[FileSlice]:
+        """The slices that make up the snapshot, by partition and file group."""
+        listing = self.opened.listing
+        view = self.view(listing.files(listing.partitions()))
+        slices = [s for s in view.latest_merged_slices(self.bound) if s.base is not None or s.logs]
+        return sorted(slices, key=lambda s: (s.group.partition, s.group.file_id))
 
 
 def load_snapshot(

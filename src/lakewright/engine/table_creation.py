@@ -11,18 +11,13 @@ from __future__ import annotations
 from lakewright.engine.new_table import NewTable
 from lakewright.errors import AlreadyExistsError, NotFoundError, TableError
 from lakewright.format.properties import META_FOLDER, PROPERTIES_FILE
-from lakewright.format.property_text import date_comment, format_properties, iso_instant
+from lakewright.format.table_folder import PLACEHOLDER, found_table
 from lakewright.format.table_properties import TableProperties
-from lakewright.format.version import TableVersion
 from lakewright.runtime.clock import Clock
 from lakewright.runtime.random import Random
 from lakewright.storage.base import Storage
 
 __all__ = ["create_table"]
-
-FOLDERS = (".aux/.bootstrap/.fileids", ".aux/.bootstrap/.partitions", ".schema", ".temp")
-PLACEHOLDER = ".lakewright"
-"""Keeps the timeline folder where folders exist only by their files: Hudi lists it at once."""
 
 
 def create_table(
@@ -35,25 +30,11 @@ def create_table(
     """
     properties = TableProperties(spec.properties())
     _refuse_occupied(storage, properties)
-    for folder in _folders(properties):
-        storage.make_dir(folder)
-    if not storage.guarantees.real_directories and properties.version.timeline_in_own_folder:
-        storage.replace(f"{properties.timeline_folder}/{PLACEHOLDER}", b"")
-    now_ms = clock.now_ms()
-    comments = (f"Properties saved on {iso_instant(now_ms)}", date_comment(now_ms))
-    data = format_properties(properties.values, comments)
     try:
-        storage.create_if_absent(PROPERTIES_FILE, data, token=random.token_hex())
+        found_table(storage, properties, clock=clock, random=random)
     except AlreadyExistsError:
         raise _there_already(storage) from None
     return properties
-
-
-def _folders(properties: TableProperties) -> list[str]:
-    own = [f"{META_FOLDER}/{name}" for name in FOLDERS]
-    version: TableVersion = properties.version
-    timeline = [properties.timeline_folder] if version.timeline_in_own_folder else []
-    return [*own, *timeline, properties.history_folder]
 
 
 def _refuse_occupied(storage: Storage, properties: TableProperties) -> None:

@@ -20,6 +20,8 @@ import pyarrow as pa
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.commit_callback import tell_commit
 from lakewright.engine.file_policies import bloom_policy, log_policy, parquet_policy, sizing_policy
+from lakewright.engine.index_building import build_indexes
+from lakewright.engine.index_records import index_changes
 from lakewright.engine.key_detection import detect_keys
 from lakewright.engine.operations import Operation
 from lakewright.engine.proposal import Proposal, Validator
@@ -87,8 +89,11 @@ class WriteJob:
 
         Raises `SchemaError` that names the column, or whatever else stands against the write.
         """
-        pass_metadata_gate(access, drop=options.metadata_table == "drop")
+        chosen = options.metadata_table
+        pass_metadata_gate(access, drop=chosen == "drop", trim=chosen == "trim")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+        if chosen == "build" and build_indexes(access, snapshot, options.indexes):
+            snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         if incoming is not None and not operation.keyed:
             _refuse_buckets(snapshot, options)
         record = without_meta_columns(snapshot.schema.avro)
@@ -289,7 +294,9 @@ class BegunWrite:
         )
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)
-        committed = self._transaction.commit(ready)
+        properties, storage = job.snapshot.properties, job.access.storage
+        indexed = index_changes(storage, properties, self.instant, metadata, self.context.schema)
+        committed = self._transaction.commit(ready, indexed)
         untold = tell_commit(
             job.options,
             job.snapshot.properties,

@@ -22,6 +22,7 @@ from lakewright.engine.time_settings import time_settings
 from lakewright.errors import OptionError
 from lakewright.format import property_keys as keys
 from lakewright.format.table_properties import TableProperties
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS
 from lakewright.txn.access import FailedWrites
 from lakewright.txn.heartbeat import HeartbeatOptions
 
@@ -38,6 +39,7 @@ SERVICE_PREFIXES = (
     "hoodie.compaction.",
     "hoodie.keep.",
     "hoodie.memory.compaction.",
+    "hoodie.metadata.compact.",
     "hoodie.timeline.",
 )
 SORTING_PARTITIONERS = ("RDDCustomColumnsSortPartitioner", "RowCustomColumnsSortPartitioner")
@@ -66,11 +68,22 @@ class WriteOptions(FileOptions, RowOptions):
         "Files of repeated task attempts end the write instead of being deleted.",
         "hoodie.fail.job.on.duplicate.data.file.detection",
     )
-    metadata_table: Literal["refuse", "drop"] = option(
-        "refuse",
-        "A table with a metadata table is not written to (refuse), or loses it with this write "
-        "(drop).",
+    metadata_table: Literal["keep", "build", "trim", "drop"] = option(
+        "keep",
+        "The metadata table of a table that has one is kept right (keep; refused where it has an "
+        "index that cannot be), built where there is none (build), rid of indexes that cannot be "
+        "kept (trim), or dropped (drop).",
         "hoodie.metadata.enable",
+    )
+    column_statistics: bool = option(
+        False,
+        "A metadata table that is built gets statistics of columns too.",
+        "hoodie.metadata.index.column.stats.enable",
+    )
+    bloom_filter_index: bool = option(
+        False,
+        "A metadata table that is built gets the bloom filters of base files too.",
+        "hoodie.metadata.index.bloom.filter.enable",
     )
 
     # -- other writers ------------------------------------------------------------------------
@@ -275,8 +288,14 @@ class WriteOptions(FileOptions, RowOptions):
     @field_validator("metadata_table", mode="before")
     @classmethod
     def _kept_or_dropped(cls, value: object) -> object:
-        """`hoodie.metadata.enable=false` makes Hudi drop the metadata table."""
-        return {"true": "refuse", "false": "drop"}.get(str(value).strip().lower(), value)
+        """`hoodie.metadata.enable` makes Hudi build or drop the metadata table."""
+        return {"true": "build", "false": "drop"}.get(str(value).strip().lower(), value)
+
+    @property
+    def indexes(self) -> frozenset[str]:
+        """Indexes that a metadata table gets besides `files`, if it is built."""
+        chosen = {COLUMN_STATS: self.column_statistics, BLOOM_FILTERS: self.bloom_filter_index}
+        return frozenset(index for index, wanted in chosen.items() if wanted)
 
     @property
     def multi_writer(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+import pyarrow as pa
+
 from lakewright.errors import FilterError
 from lakewright.expr.tree import (
     And,
@@ -15,6 +17,7 @@ from lakewright.expr.tree import (
     IsNull,
     Like,
     Not,
+    Op,
     Or,
     conjunction,
     disjunction,
@@ -97,3 +100,20 @@ def conjuncts_over(expr: Expr, names: Collection[str]) -> Expr | None:
     wanted = frozenset(names)
     part = [conjunct for conjunct in split_conjuncts(expr) if columns(conjunct) <= wanted]
     return conjunction(*part) if part else None
+
+
+def asked_values(expr: Expr, column: str) -> pa.Array | None:
+    """Values of which a passing row has one in `column`, by one part of a bound filter.
+
+    None if no part of the filter lists values: then any value may pass.
+    """
+    for conjunct in split_conjuncts(expr):
+        match conjunct:
+            case Comparison(Op.EQ, Column() as named, literal) if named.name == column:
+                listed = [literal.value]
+            case In(named, literals) if named.name == column:
+                listed = [literal.value for literal in literals]
+            case _:
+                continue
+        return pa.array([v for v in listed if v is not None], named.type)
+    return None

@@ -1,32 +1,94 @@
 """What a change of the table means for its metadata table, ready to be published.
 
-A batch is finished before the lock is taken; under the lock a transaction publishes it as the
-metadata table's own commit of the same instant, before the data table's. `NO_METADATA` belongs to
-tables without a metadata table.
+A batch holds the whole content of every log file of one metadata commit. It is made before the lock
+is taken, from what was written; under the lock a transaction only names the files, and publishes
+them as the metadata table's own commit of the same instant, before the data table's. A batch knows
+for which indexes it was made: if these changed meanwhile it must not be published.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final
 
+from lakewright.errors import UnsupportedTableError
+from lakewright.format.records import CommitMetadata
+from lakewright.format.table_properties import TableProperties
+from lakewright.metadata.containers import GroupLog
+from lakewright.metadata.file_changes import FileChanges, files_log, written_files
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS
+from lakewright.metadata.index_changes import IndexChanges, group_count, index_logs
 from lakewright.storage.base import Storage
 
-__all__ = ["NO_METADATA", "MetadataBatch"]
+__all__ = [
+    "FILE_INDEXES",
+    "NO_METADATA",
+    "MetadataBatch",
+    "batch_of_commit",
+    "batch_of_files",
+    "indexes_of",
+]
+
+FILE_INDEXES: Final = frozenset({COLUMN_STATS, PARTITION_STATS, BLOOM_FILTERS})
+"""Indexes that are about files, besides the list of files itself."""
 
 
-class MetadataBatch(Protocol):
-    """Finished changes of the metadata table."""
+@dataclass(frozen=True, slots=True)
+class MetadataBatch:
+    """The log files of one commit of the metadata table."""
 
-    def publish(self, storage: Storage, instant: str) -> None:
-        """Commit the changes under the data table's instant; the caller holds the lock."""
-        ...
-
-
-class _NoMetadata:
-    """Nothing to publish."""
-
-    def publish(self, storage: Storage, instant: str) -> None:
-        """Do nothing."""
+    instant: str
+    indexes: frozenset[str]
+    """Indexes of the table when the batch was made; none: it has no metadata table."""
+    logs: tuple[GroupLog, ...] = ()
 
 
-NO_METADATA: MetadataBatch = _NoMetadata()
+NO_METADATA: Final = MetadataBatch("", frozenset())
+"""Of a table without a metadata table."""
+
+
+def indexes_of(properties: TableProperties) -> frozenset[str]:
+    """Indexes that every change must reach: those that are built, and those being built."""
+    return frozenset(properties.metadata_partitions + properties.metadata_partitions_inflight)
+
+
+def batch_of_commit(
+    storage: Storage,
+    properties: TableProperties,
+    instant: str,
+    content: CommitMetadata,
+    indexed: IndexChanges,
+) -> MetadataBatch:
+    """What a write, or the execution of a plan, means for the metadata table.
+
+    `indexed` has the changes of every index besides `files`; `storage` is the data table's.
+    """
+    return batch_of_files(storage, properties, instant, written_files(content), indexed)
+
+
+def batch_of_files(
+    storage: Storage,
+    properties: TableProperties,
+    instant: str,
+    changes: FileChanges,
+    indexed: IndexChanges,
+) -> MetadataBatch:
+    """What files that came or went mean for the metadata table."""
+    indexes = indexes_of(properties)
+    if not indexes:
+        return NO_METADATA
+    untold = sorted(indexes - indexed.keys() - {FILES})
+    if untold:
+        raise UnsupportedTableError(
+            f"The metadata table has the index {', '.join(untold)}, which this change does not "
+            "keep right.",
+            hint="Nothing was published. Drop that index with Hudi, or write the table with Hudi.",
+            context={"instant": instant, "table": storage.uri},
+        )
+    version = properties.version
+    files = files_log(changes, instant=instant, version=version)
+    logs = [] if files is None else [files]
+    for index in sorted(indexes - {FILES}):
+        groups = group_count(storage, index)
+        logs += index_logs(index, indexed[index], groups, instant=instant, version=version)
+    return MetadataBatch(instant, indexes, tuple(logs))

@@ -8,6 +8,7 @@ the bloom filter that Hudi adds to them is asked by nobody and is written only o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -21,12 +22,25 @@ from lakewright.format.version import TableVersion
 from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.record_schema import written_schema
 
-__all__ = ["BaseFileWriter", "data_block", "delete_block", "log_blocks"]
+__all__ = ["BaseFileWriter", "GroupLog", "data_block", "delete_block", "log_blocks"]
 
 _SCHEMA: Final = "schema"
 _BLOOM: Final = "bloomFilter"
 _BLOOM_KIND: Final = "bloomFilterTypeCode"
 _LEAST, _GREATEST = "minRecordKey", "maxRecordKey"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLog:
+    """What a delta commit adds to one file group: a log file that has no name yet."""
+
+    index: str
+    number: int
+    """Of the file group."""
+    content: bytes
+    records: int
+    deletes: int = 0
+    """Keys that it deletes."""
 
 
 def data_block(

@@ -6,6 +6,7 @@ the `files` index. A definition without a version is of version 1.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +16,13 @@ from lakewright.errors import MetadataTableError, NotFoundError
 from lakewright.format.table_properties import TableProperties
 from lakewright.storage.base import Storage
 
-__all__ = ["IndexDefinition", "load_definitions", "parse_definitions"]
+__all__ = [
+    "DEFAULT_PATH",
+    "IndexDefinition",
+    "format_definitions",
+    "load_definitions",
+    "parse_definitions",
+]
 
 DEFAULT_PATH: Final = ".hoodie/.index_defs/index.json"
 
@@ -63,6 +70,21 @@ def parse_definitions(data: bytes, *, path: str = "") -> dict[str, IndexDefiniti
             hint="Repair the file from another copy of the table, or let Hudi rebuild the indexes.",
             context={"path": path, "offset": json_offset(broken)},
         ) from broken
+
+
+def format_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:
+    """The JSON file of definitions of version 1, as Hudi 1.0 writes it."""
+    entries = {
+        name: {
+            "indexName": d.name,
+            "indexType": d.type,
+            "indexFunction": d.function,
+            "sourceFields": list(d.source_fields),
+            "indexOptions": dict(d.options),
+        }
+        for name, d in definitions.items()
+    }
+    return json.dumps({"indexDefinitions": entries}, indent=2).encode()
 
 
 def _definition(name: str, entry: Mapping[str, Any]) -> IndexDefinition:

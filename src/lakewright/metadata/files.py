@@ -26,6 +26,7 @@ from lakewright.metadata.record_schema import FILE_LIST, RecordKind
 from lakewright.metadata.records import Decoded, FileGroupReader, Keys, Part, decoded, living
 
 __all__ = [
+    "FILE_TABLE",
     "Difference",
     "FoldedLists",
     "compare",

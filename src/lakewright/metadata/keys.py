@@ -36,6 +36,7 @@ __all__ = [
     "partition_path",
     "secondary_entries",
     "secondary_prefix",
+    "secondary_prefixes",
     "unescaped",
 ]
 
@@ -124,13 +125,17 @@ def escaped(value: str | None) -> str:
 
 def secondary_entries(values: pa.StringArray, keys: pa.StringArray) -> pa.BinaryArray:
     """The secondary index keys of records: their values as text, and their record keys."""
-    pattern, masked = r"[\\$\x00]", r"\\\0"
-    texts, records = (
-        pc.replace_substring_regex(column, pattern=pattern, replacement=masked)
-        for column in (values, keys)
-    )
-    pieces = (texts.fill_null(_NULL_VALUE), _SEPARATOR, records)
+    pieces = (secondary_prefixes(values), _masked(keys))
     return pc.binary_join_element_wise(*pieces, "").cast(pa.binary())
+
+
+def secondary_prefixes(values: pa.StringArray) -> pa.StringArray:
+    """What the entries of each value begin with, separator included."""
+    return pc.binary_join_element_wise(_masked(values).fill_null(_NULL_VALUE), _SEPARATOR, "")
+
+
+def _masked(texts: pa.StringArray) -> pa.StringArray:
+    return pc.replace_substring_regex(texts, pattern=r"[\\$\x00]", replacement=r"\\\0")
 
 
 def unescaped(parts: pa.StringArray) -> pa.StringArray:

@@ -30,20 +30,27 @@ from lakewright.metadata.records import (
     decoded,
     living,
 )
+from lakewright.runtime.lanes import in_lanes
+from lakewright.runtime.spawn import Spawner
 
 __all__ = [
     "NO_FILE_INDEX",
     "RECORD_LOCATIONS",
     "TEXT_ENCODING",
     "UUID_ENCODING",
+    "located",
     "record_locations",
     "secondary_keys",
+    "without_deleted",
 ]
 
 UUID_ENCODING: Final = 0
 TEXT_ENCODING: Final = 1
 NO_FILE_INDEX: Final = -1
 """How file ids are stored: as the numbers of a UUID with a file index or none, or as text."""
+
+LANES: Final = 2
+"""File groups of the index that are read at a time; most of the work is on the processor."""
 
 RECORD_LOCATIONS: Final = pa.schema(
     [
@@ -56,14 +63,36 @@ RECORD_LOCATIONS: Final = pa.schema(
 """`instant_ms` is the commit's time as epoch milliseconds, read in the writing JVM's zone."""
 
 
-def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -> pa.Table:
-    """For each key the file group that holds it, aligned with `keys`; null where there is none."""
+def record_locations(
+    readers: Sequence[FileGroupReader],
+    keys: pa.StringArray,
+    *,
+    spawner: Spawner | None = None,
+    lanes: int = LANES,
+) -> pa.Table:
+    """For each key the file group that holds it, aligned with `keys`; null where there is none.
+
+    With a spawner, `lanes` file groups of the index are read at a time.
+    """
     wanted = pc.unique(keys.drop_null())
     groups = file_group_index(wanted, len(readers))
-    parts: list[Part] = []
-    for number in np.unique(groups).tolist():
+
+    def read(number: int) -> list[Part]:
         mine = wanted.filter(pa.array(groups == number)).cast(pa.binary())
-        parts += living(readers[number].read(Keys(mine)), newest_only=True)
+        return living(readers[number].read(Keys(mine)), newest_only=True)
+
+    numbers = np.unique(groups).tolist()
+    if spawner is None:
+        found = [read(number) for number in numbers]
+    else:
+        found = in_lanes(read, numbers, spawner=spawner, lanes=lanes, few=1)
+    table = located([part for parts in found for part in parts])
+    at = pc.index_in(keys, value_set=table["key"].combine_chunks())
+    return table.take(at).set_column(0, "key", keys)
+
+
+def located(parts: Sequence[Part]) -> pa.Table:
+    """The keys of records of the index with their places."""
     found = [RECORD_LOCATIONS.empty_table()]
     for run in decoded(parts, ("type", RECORD_INDEX)):
         _require_type(run, RecordKind.RECORD_INDEX)
@@ -76,9 +105,7 @@ def record_locations(readers: Sequence[FileGroupReader], keys: pa.StringArray) -
             fields["instantTime"],
         ]
         found.append(pa.table(columns, schema=RECORD_LOCATIONS))
-    table = pa.concat_tables(found).combine_chunks()
-    at = pc.index_in(keys, value_set=table["key"].combine_chunks())
-    return table.take(at).set_column(0, "key", keys)
+    return pa.concat_tables(found).combine_chunks()
 
 
 def _file_ids(fields: dict[str, pa.Array], path: str) -> pa.StringArray:
@@ -143,6 +170,11 @@ def secondary_keys(
         )
         if mine:
             parts += living(reader.read(Prefixes(tuple(mine))), newest_only=True)
+    return _split(without_deleted(parts), asked, prefixes)
+
+
+def without_deleted(parts: Sequence[Part]) -> pa.BinaryArray:
+    """Keys of the live entries of a secondary index."""
     keys: list[pa.BinaryArray] = [pa.array([], pa.binary())]
     for run in decoded(parts, ("type", SECONDARY_INDEX)):
         _require_type(run, RecordKind.SECONDARY_INDEX)
@@ -150,7 +182,7 @@ def secondary_keys(
         kept = run.keys.filter(pc.invert(pc.fill_null(deleted, False)))
         _as_keys(kept, run.path)
         keys.append(kept)
-    return _split(pa.concat_arrays(keys), asked, prefixes)
+    return pa.concat_arrays(keys)
 
 
 def _split(keys: pa.BinaryArray, values: Sequence[str | None], prefixes: list[bytes]) -> pa.Table:

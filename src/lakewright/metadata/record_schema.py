@@ -27,6 +27,7 @@ __all__ = [
     "RECORD_INDEX",
     "SECONDARY_INDEX",
     "RecordKind",
+    "commit_schema",
     "part_type",
     "written_record",
     "written_schema",
@@ -81,6 +82,13 @@ def written_schema(version: TableVersion) -> str:
             context={"property": "hoodie.table.version", "value": version.number},
         )
     return _text(version.record_level)
+
+
+def commit_schema(version: TableVersion) -> str:
+    """The same without meta columns: what a commit of the metadata table says of its columns."""
+    tree = json.loads(written_schema(version))
+    kept = [field for field in tree["fields"] if field["name"] not in META_FIELDS]
+    return json.dumps({**tree, "fields": kept}, separators=(",", ":"))
 
 
 def written_record(version: TableVersion) -> Record:

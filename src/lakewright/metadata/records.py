@@ -122,6 +122,23 @@ class FileGroupReader:
                 parts.append(self._cells(*next(opened), selection))
         return [part for part in parts if len(part.keys)]
 
+    def count(self) -> int:
+        """How many keys have a record that was not deleted since; logs are read, the base is not.
+
+        For indexes whose newer records simply win and carry no tombstones of their own.
+        """
+        if self._opened is None:
+            self._opened = list(self._open())
+        base = self._opened[0][0] if self._base is not None else None
+        stored = 0 if base is None else base.entry_count
+        logged = FileGroupReader(self._storage, None, self._blocks).read(Everything())
+        if not logged:
+            return stored
+        alive = [part.keys for part in living(logged, newest_only=True)]
+        keys = pa.concat_arrays([pa.array([], pa.binary()), *(p.keys for p in logged)]).unique()
+        known = 0 if base is None else len(keys) - base.lookup(keys).null_count
+        return stored - known + sum(len(part) for part in alive)
+
     def _open(self) -> Iterator[tuple[HFile, str]]:
         if self._base is not None:
             path, size = self._base

@@ -43,6 +43,7 @@ __all__ = [
     "bools",
     "column_statistics",
     "counted_records",
+    "statistics_schema",
     "wrapped_values",
 ]
 
@@ -246,7 +247,7 @@ def _column(rows: _Rows, partitions: pa.StringArray, kind: pa.DataType) -> pa.Ta
     ]
     table = pa.table(
         [partitions, rows.names, *bounds, *rows.counts.values(), rows.tight],
-        schema=_table_schema(kind),
+        schema=statistics_schema(kind),
     )
     return _combined(table, rows.keys, rows.deleted)
 
@@ -293,11 +294,12 @@ def bools(values: pa.Array | pa.ChunkedArray) -> Bools:
     return np.asarray(pc.fill_null(values, False)).astype(np.bool_)
 
 
-def _table_schema(kind: pa.DataType) -> pa.Schema:
+def statistics_schema(kind: pa.DataType) -> pa.Schema:
+    """The columns of the statistics of a column of type `kind`."""
     counts = [(name, pa.int64()) for name in _COUNT_NAMES]
     named = [("partition", pa.string()), ("file_name", pa.string()), ("min", kind), ("max", kind)]
     return pa.schema([*named, *counts, ("is_tight", pa.bool_())])
 
 
 def _empty(kind: pa.DataType) -> pa.Table:
-    return _table_schema(kind).empty_table()
+    return statistics_schema(kind).empty_table()

@@ -42,6 +42,7 @@ from lakewright.metadata.record_index import record_locations, secondary_keys
 from lakewright.metadata.records import FileGroupReader
 from lakewright.metadata.statistics import aligned_ranges, column_statistics
 from lakewright.metadata.validity import check_fresh, valid_instants
+from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
 
 __all__ = ["METADATA_FOLDER", "MetadataTable"]
@@ -79,12 +80,18 @@ class MetadataTable:
 
     @classmethod
     def open(
-        cls, storage: Storage, properties: TableProperties, timeline: Timeline
+        cls,
+        storage: Storage,
+        properties: TableProperties,
+        timeline: Timeline,
+        *,
+        check: bool = True,
     ) -> MetadataTable | None:
         """The metadata table of the table at `storage`; None if it has none.
 
         `timeline` is the data table's. Raises `MetadataTableError` if the metadata table is
-        missing, unreadable, of another version, or behind the data timeline.
+        missing, unreadable, of another version, or behind the data timeline. Without `check` one
+        that is behind is opened too: to look at it, not to be believed.
         """
         if FILES not in properties.metadata_partitions:
             return None
@@ -105,8 +112,14 @@ class MetadataTable:
                 hint="Finish the upgrade that was interrupted, or remove the metadata table.",
                 context={"table": storage.uri},
             )
-        check_fresh(storage, properties, timeline, own_timeline)
+        if check:
+            check_fresh(storage, properties, timeline, own_timeline)
         return cls(storage, properties, timeline, own, own_timeline)
+
+    @property
+    def timeline(self) -> Timeline:
+        """The metadata table's own timeline."""
+        return self._timeline
 
     @property
     def indexes(self) -> tuple[str, ...]:
@@ -115,15 +128,15 @@ class MetadataTable:
 
     def partitions(self) -> list[str]:
         """Paths of all partitions, sorted; `[""]` for a table without partitions."""
-        return files_index.listed_partitions(self._groups(FILES)[0])
+        return files_index.listed_partitions(self.groups(FILES)[0])
 
     def files(self, partitions: Sequence[str]) -> dict[str, list[ListedFile]]:
         """Data files of each partition, sorted by name."""
-        return files_index.listed_files(self._groups(FILES)[0], partitions)
+        return files_index.listed_files(self.groups(FILES)[0], partitions)
 
     def file_table(self, partitions: Sequence[str]) -> pa.Table:
         """Data files as columns: partition, name, size."""
-        return files_index.file_table(self._groups(FILES)[0], partitions)
+        return files_index.file_table(self.groups(FILES)[0], partitions)
 
     def compare_with_listing(self, listing: Mapping[str, Sequence[ListedFile]]) -> list[Difference]:
         """Where a listing of the whole table and this one differ.
@@ -168,8 +181,23 @@ class MetadataTable:
         wanted = pa.schema([schema.field(c) for c in columns])
         return aligned_ranges(self.column_stats(wanted, partitions))
 
-    def record_index(self, keys: pa.StringArray) -> pa.Table:
-        """Where each record is: key, partition, file_id, instant_ms; null where it is nowhere."""
+    def partition_ranges(
+        self, columns: Sequence[str], partitions: Sequence[str], schema: pa.Schema
+    ) -> tuple[list[str], dict[str, RangeColumns]]:
+        """Partitions with statistics, and the ranges of the columns for them."""
+        wanted = pa.schema([schema.field(c) for c in columns])
+        places, ranges = aligned_ranges(self.partition_stats(wanted, partitions))
+        return [partition for partition, _ in places], ranges
+
+    def record_index_size(self) -> int:
+        """How many keys the record index has."""
+        return sum(group.count() for group in self.groups(RECORD_INDEX))
+
+    def record_index(self, keys: pa.StringArray, *, spawner: Spawner | None = None) -> pa.Table:
+        """Where each record is: key, partition, file_id, instant_ms; null where it is nowhere.
+
+        With a spawner several file groups of the index are read at a time.
+        """
         definition = self.definitions.get(RECORD_INDEX)
         if definition is not None and definition.is_partitioned:
             raise MetadataTableError(
@@ -177,7 +205,7 @@ class MetadataTable:
                 hint="Look keys up by their base files instead.",
                 context={"table": self._data_storage.uri},
             )
-        return record_locations(self._groups(RECORD_INDEX), keys)
+        return record_locations(self.groups(RECORD_INDEX), keys, spawner=spawner)
 
     def secondary_index(self, name: str, values: Sequence[str | None]) -> pa.Table:
         """Record keys that have one of the values: columns value, key.
@@ -186,11 +214,11 @@ class MetadataTable:
         """
         definition = self.definitions.get(name)
         by_value = definition is not None and definition.hashes_secondary_key_only
-        return secondary_keys(self._groups(name), values, by_value=by_value)
+        return secondary_keys(self.groups(name), values, by_value=by_value)
 
     def bloom_filters(self, partition: str, names: Sequence[str]) -> dict[str, BloomFilter]:
         """Bloom filters of base files, by file name; files without one are absent."""
-        return bloom_filters(self._groups(BLOOM_FILTERS), partition, names)
+        return bloom_filters(self.groups(BLOOM_FILTERS), partition, names)
 
     @cached_property
     def definitions(self) -> dict[str, IndexDefinition]:
@@ -201,10 +229,10 @@ class MetadataTable:
         self, index: str, columns: pa.Schema, partitions: Sequence[str] | None
     ) -> dict[str, pa.Table]:
         known = self.partitions() if partitions is None else list(partitions)
-        groups = self._groups(index)
+        groups = self.groups(index)
         return column_statistics(groups, columns, known, all_partitions=partitions is None)
 
-    def _groups(self, index: str) -> list[FileGroupReader]:
+    def groups(self, index: str) -> list[FileGroupReader]:
         """Readers of an index's file groups, by their number."""
         if index not in self.indexes:
             raise MetadataTableError(
@@ -227,9 +255,10 @@ class MetadataTable:
                 context={"table": self._data_storage.uri, "index": index},
             )
         newest = {s.group: s for s in view.latest_merged_slices()}
-        return [self._reader(newest.get(slices[n])) for n in range(len(slices))]
+        return [self.slice_reader(newest.get(slices[n])) for n in range(len(slices))]
 
-    def _reader(self, slice_: FileSlice | None) -> FileGroupReader:
+    def slice_reader(self, slice_: FileSlice | None) -> FileGroupReader:
+        """What one slice of a file group holds, as far as it counts; None holds nothing."""
         if slice_ is None:
             return FileGroupReader(self._storage, None, ())
         blocks = [

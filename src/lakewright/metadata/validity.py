@@ -2,25 +2,33 @@
 
 The metadata table is committed before the data table's instant completes, so its own timeline
 proves nothing alone: a block counts if its instant is completed on the data timeline, or is the
-metadata table's own business and completed there. And nobody marks a metadata table as stale: a
-writer that does not know it simply leaves it behind. `check_fresh` finds that out from names alone,
-except for cleans, whose file is opened when the metadata table does not know them.
+metadata table's own business and completed there. The data timeline is one that was pinned earlier:
+a commit that it does not know belongs to the future of the reader, and does not count.
+
+Nobody marks a metadata table as stale: a writer that does not know it simply leaves it behind.
+`check_fresh` finds that out from names alone, except for cleans and rollbacks, whose files are
+opened when the metadata table does not know them. It is untrusted if
+
+- a completed change of files is not in it;
+- a commit is in it that was rolled back in the data table alone;
+- it was compacted with a commit that the reader must not see.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lakewright.errors import MetadataTableError
 from lakewright.format.instant import Instant
 from lakewright.format.records.cleaning import CleanMetadata
 from lakewright.format.records.instants import load_record
+from lakewright.format.records.rollback import RollbackMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.storage.base import Storage
 
-__all__ = ["check_fresh", "valid_instants"]
+__all__ = ["check_fresh", "missing_changes", "valid_instants"]
 
 _INIT_PREFIX: Final = "00000000000000"
 _DATA_TIME_CHARS: Final = 17
@@ -40,8 +48,9 @@ def valid_instants(
     """
     done = {i.requested_time for i in data.completed()}
     pending = {i.requested_time for i in data.pending()} - done
-    own = {i.requested_time for i in metadata.completed()}
+    own = {i.requested_time: i.completion_time or "" for i in metadata.completed()}
     suffixed = properties.version.metadata_operation_suffixes
+    pinned = max((i.completion_time or "" for i in data.completed()), default="")
 
     def is_valid(instant: str) -> bool:
         if not (instant in own or metadata.is_archived(instant)):
@@ -51,7 +60,10 @@ def valid_instants(
         if suffixed:
             # A JVM drops what the data timeline archived; the files are there all the same.
             return _is_operation(instant) or data.is_archived(instant)
-        return instant not in pending
+        if instant in pending:
+            return False
+        # It took effect in the metadata table before something that the reader knows did.
+        return own.get(instant, "") <= pinned or data.is_archived(instant)
 
     return is_valid
 
@@ -67,14 +79,30 @@ def _is_operation(instant: str) -> bool:
 def check_fresh(
     storage: Storage, properties: TableProperties, data: Timeline, metadata: Timeline
 ) -> None:
-    """Raise `MetadataTableError` if a completed change of files is missing in the metadata table.
+    """Raise `MetadataTableError` if the metadata table does not say what the data timeline does."""
+    if metadata.completed().first() is None:
+        raise _untrusted("it has no completed instant", storage)
+    for instant in missing_changes(storage, properties, data, metadata):
+        what = f"{instant.action} {instant.requested_time}"
+        raise _untrusted(f"it is stale: {what} is not in it", storage)
+    undone = _undone_elsewhere(storage, properties, data, metadata)
+    if undone is not None:
+        raise _untrusted(f"it is stale: {undone} was rolled back and is still in it", storage)
+    ahead = _compacted_ahead(properties, data, metadata)
+    if ahead is not None:
+        raise _untrusted(f"it was compacted with {ahead}, which is not completed here", storage)
+
+
+def missing_changes(
+    storage: Storage, properties: TableProperties, data: Timeline, metadata: Timeline
+) -> Iterator[Instant]:
+    """Completed changes of files that are not in the metadata table.
 
     An instant is there if it is completed or archived on the metadata timeline, or if it took
-    effect before the metadata table was initialised from a listing of files.
+    effect before the metadata table was initialised from a listing of files, or restored: a restore
+    ends with one.
     """
     known = {i.requested_time for i in metadata.completed()}
-    if not known:
-        raise _untrusted("it has no completed instant", storage)
     initialised = _initialised_at(metadata, in_name=properties.version.completion_time_in_name)
     for instant in data.completed():
         time = instant.requested_time
@@ -84,11 +112,52 @@ def check_fresh(
             continue
         if instant.action == "clean" and _cleaned_nothing(storage, properties, instant):
             continue
-        raise _untrusted(f"it is stale: {instant.action} {time} is not in it", storage)
+        yield instant
+
+
+def _undone_elsewhere(
+    storage: Storage, properties: TableProperties, data: Timeline, metadata: Timeline
+) -> str | None:
+    """A commit that is in the metadata table and was rolled back in the data table alone."""
+    on_data = {i.requested_time for i in data}
+    strangers = {
+        i.requested_time
+        for i in metadata.completed().filter_actions("deltacommit")
+        if i.requested_time not in on_data
+        and not data.is_archived(i.requested_time)
+        and not i.requested_time.startswith(_INIT_PREFIX)
+        and not _is_operation(i.requested_time)
+    }
+    if strangers:
+        for instant in data.completed().filter_actions("rollback"):
+            record = load_record(storage, properties, instant)
+            if isinstance(record, RollbackMetadata):
+                found = strangers.intersection(record.commits_rollback)
+                if found:
+                    return min(found)
+    return None
+
+
+def _compacted_ahead(properties: TableProperties, data: Timeline, metadata: Timeline) -> str | None:
+    """A commit that does not count, below a base file that does."""
+    is_valid = valid_instants(properties, data, metadata)
+    suffixed = properties.version.metadata_operation_suffixes
+    compactions = [i.requested_time for i in metadata.completed().filter_actions("commit")]
+    newest = max(compactions, default="")
+    for instant in metadata.completed().filter_actions("deltacommit"):
+        time = instant.requested_time
+        within = (
+            time <= newest[:_DATA_TIME_CHARS]
+            if suffixed
+            else ((instant.completion_time or time) < newest)
+        )
+        if within and not is_valid(time):
+            return time
+    return None
 
 
 def _initialised_at(metadata: Timeline, *, in_name: bool) -> str | None:
-    """When the first initialisation took effect; what completed before was listed by it.
+    """When the first initialisation, or the last restore, took effect; it listed what was there.
 
     Where completion times are not in names, the time that the instant itself carries counts; an
     initialisation of a table without commits carries none and covers nothing.
@@ -98,6 +167,9 @@ def _initialised_at(metadata: Timeline, *, in_name: bool) -> str | None:
         for i in metadata.completed()
         if (i.requested_time.startswith(_INIT_PREFIX) if in_name else _is_init(i.requested_time))
     ]
+    restored = metadata.filter_actions("restore").completed().last()
+    if restored is not None:
+        return restored.requested_time[:_DATA_TIME_CHARS]
     return min((t for t in times if t is not None), default=None)
 
 
@@ -113,6 +185,8 @@ def _cleaned_nothing(storage: Storage, properties: TableProperties, instant: Ins
 def _untrusted(why: str, storage: Storage) -> MetadataTableError:
     return MetadataTableError(
         f"The metadata table cannot be trusted: {why}.",
-        hint="The table is read by listing its folders; rebuild or remove the metadata table.",
+        hint="The table is read by listing its folders. `lakewright metadata verify` shows what is "
+        "wrong, `lakewright metadata drop` removes the metadata table, and a writer with "
+        "hoodie.metadata.enable=true builds it again.",
         context={"table": storage.uri},
     )

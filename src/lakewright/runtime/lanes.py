@@ -31,12 +31,13 @@ def in_lanes(
     *,
     spawner: Spawner,
     lanes: int = LANES,
+    few: int = FEW,
 ) -> list[Result]:
-    """What the work makes of each item, in their order.
+    """What the work makes of each item, in their order; so `few` are worked on by the caller.
 
     Each lane stops at its first error, and none begins another item after that.
     """
-    if lanes <= 1 or len(items) <= FEW:
+    if lanes <= 1 or len(items) <= few:
         return [work(item) for item in items]
     results: dict[int, Result] = {}
     failed: list[int] = []

@@ -19,12 +19,13 @@ from lakewright.format.properties import PROPERTIES_FILE, parse_properties
 from lakewright.format.records import load_commit_metadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, earliest_commit_to_retain, load_timeline
+from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.services.archive_options import ArchiveOptions
 from lakewright.services.archive_plan import NOTHING, ArchiveFacts, Begun, Limit, LimitKind
 from lakewright.services.clean_plan import CleanBasis, instant_to_retain
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
-from lakewright.txn.metadata_gate import METADATA_FOLDER, has_metadata_table
+from lakewright.txn.metadata_gate import has_metadata_table
 from lakewright.txn.rollback import pending_rollbacks
 
 __all__ = ["archive_facts", "archived_after", "replaced_limit"]
@@ -44,6 +45,8 @@ def archive_facts(
         *_unread_rollbacks(timeline, read),
         *_metadata_limit(access.storage, properties, timeline),
     ]
+    if options.not_from is not None:
+        limits.append(Limit(LimitKind.DATA_TIMELINE, options.not_from, options.not_from))
     if options.block_on_latest_clean:
         retained = earliest_commit_to_retain(access.storage, properties, timeline)
         if retained is not None:

@@ -33,6 +33,9 @@ class ArchiveOptions:
     batch_bytes: int = 16 << 20
     """Instants are archived in batches of about so many bytes; a batch is held in memory."""
     batch_instants: int = 1000
+    not_from: str | None = None
+    """Nothing is archived that was requested at this time or later: what a metadata table knows of
+    the active instants of its table."""
 
     def __post_init__(self) -> None:
         for name in ("keep_min_commits", "compaction_delta_commits", "batch_bytes"):

@@ -43,6 +43,7 @@ class LimitKind(Enum):
     UNREADABLE_ROLLBACK = "a pending rollback whose plan cannot be read"
     DUPLICATE = "an instant that was completed twice"
     METADATA_TABLE = "the metadata table was not compacted since"
+    DATA_TIMELINE = "the table's own timeline has it"
     SAVEPOINT = "a savepoint"
     REPLACED_FILES = "files that were replaced and are not cleaned yet"
     COMPACTION_TRIGGER = "delta commits that are counted for the next compaction"
@@ -61,6 +62,7 @@ _FOR_ALL = frozenset(
         LimitKind.UNREADABLE_ROLLBACK,
         LimitKind.DUPLICATE,
         LimitKind.METADATA_TABLE,
+        LimitKind.DATA_TIMELINE,
     }
 )
 

@@ -23,12 +23,14 @@ from lakewright.services.archive import run_archive
 from lakewright.services.clean import run_clean
 from lakewright.services.compaction import Compaction, Compactor
 from lakewright.services.due import archive_may_find, clean_may_find, compaction_may_find
+from lakewright.services.metadata_upkeep import tend_metadata_table
 from lakewright.services.switches import Compacting, ServiceSwitches
 from lakewright.txn.access import Access
+from lakewright.txn.metadata_gate import has_metadata_table
 
 __all__ = ["Service", "ServiceOutcome", "ServiceRun"]
 
-Service = Literal["clean", "archive", "compaction", "opening"]
+Service = Literal["clean", "metadata", "archive", "compaction", "opening"]
 """The services; `opening` the table comes before them."""
 
 
@@ -105,7 +107,10 @@ class ServiceRun:
     compactor: Compactor | None = None
 
     def run(self) -> list[ServiceOutcome]:
-        """Run what is due, in Hudi's order: clean, archive, compact."""
+        """Run what is due, in Hudi's order: clean, archive, compact.
+
+        The metadata table comes before archiving, which waits for its compaction.
+        """
         if not self.switches.anything:
             return []
         with _TURNS.taken(self.access.storage.uri) as mine:
@@ -114,6 +119,7 @@ class ServiceRun:
                 return []
             steps: list[tuple[Service, Callable[[_Seen], list[str]]]] = [
                 ("clean", self._clean),
+                ("metadata", self._tend),
                 ("archive", self._archive),
                 ("compaction", self._compact),
             ]
@@ -139,6 +145,13 @@ class ServiceRun:
         return [
             f"clean {instant}: {metadata.total_files_deleted} files" for instant, metadata in done
         ]
+
+    def _tend(self, seen: _Seen) -> list[str]:
+        upkeep = self.switches.metadata
+        if upkeep is None or not has_metadata_table(seen.table()[0]):
+            return []
+        done = tend_metadata_table(self.access, upkeep)
+        return [] if done.compaction is None else [f"metadata table: {done.compaction}"]
 
     def _archive(self, seen: _Seen) -> list[str]:
         options, access = self.switches.archive, self.access

@@ -24,6 +24,11 @@ from lakewright.format.records import (
     load_cleaner_plan,
 )
 from lakewright.format.timeline import Timeline
+from lakewright.metadata.batch import FILE_INDEXES, batch_of_files, indexes_of
+from lakewright.metadata.file_changes import cleaned_files
+from lakewright.metadata.index_changes import NO_CHANGES, IndexChanges
+from lakewright.metadata.removed_records import removed_changes
+from lakewright.metadata.table import MetadataTable
 from lakewright.runtime.events import Event
 from lakewright.runtime.lanes import FEW, in_lanes
 from lakewright.storage.base import Storage
@@ -31,6 +36,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.fence import open_fence, remove_fence
 from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.liveness import is_alive
+from lakewright.txn.metadata_commit import publish_metadata
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.recovery import INGESTION
 from lakewright.txn.states import InstantFiles
@@ -61,7 +67,7 @@ def execute_clean(access: Access, instant: str) -> CleanMetadata | None:
         _delete(access, instant, files, heartbeat)
         before, empty = _emptied(access, plan)
         took_ms = int((access.clock.monotonic_s() - started_s) * 1000)
-        done = _Done(instant, plan, files, took_ms)
+        done = _Done(instant, plan, files, took_ms, _taken_back(access, instant, files))
         metadata = _finish(access, done, heartbeat, before, empty)
     finally:
         _let_go(access, instant, heartbeat)
@@ -182,6 +188,17 @@ def _emptied(access: Access, plan: CleanerPlan) -> tuple[Timeline, list[str]]:
     return before, [p for p in wanted if not list_files(access.storage, p)]
 
 
+def _taken_back(access: Access, instant: str, files: dict[str, list[str]]) -> IndexChanges:
+    """What the indexes of the metadata table have about the files."""
+    properties = access.properties()
+    if not indexes_of(properties) & FILE_INDEXES:
+        return NO_CHANGES
+    timeline = access.timeline(properties)
+    table = MetadataTable.open(access.storage, properties, timeline, check=False)
+    assert table is not None
+    return removed_changes(table, files, instant=instant, version=properties.version)
+
+
 # ---- the end, under the lock -------------------------------------------------------------------
 
 
@@ -193,6 +210,8 @@ class _Done:
     plan: CleanerPlan
     files: dict[str, list[str]]
     took_ms: int
+    indexed: IndexChanges
+    """What it means for the indexes of the metadata table besides `files`."""
 
     def metadata(self, removed: set[str]) -> CleanMetadata:
         """The record of the completed clean; `removed` are the partitions that are gone."""
@@ -235,7 +254,11 @@ def _finish(
         lease.check()
         removed = _remove_partitions(access.storage, timeline, before, empty)
         metadata = done.metadata(removed)
-        completed = next_time(timeline, properties, access.clock, after=done.instant)
+        changes = cleaned_files(metadata)
+        batch = batch_of_files(access.storage, properties, done.instant, changes, done.indexed)
+        latest = publish_metadata(access, lease, properties, timeline, batch)
+        after = max(done.instant, latest or "")
+        completed = next_time(timeline, properties, access.clock, after=after)
         access.clock.sleep(access.skew_s())
         heartbeat.check()
         lease.check()

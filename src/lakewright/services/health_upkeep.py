@@ -10,6 +10,7 @@ from lakewright.services.archive_plan import Limit, LimitKind
 from lakewright.services.health import Finding, Severity, span
 from lakewright.services.health_commands import Commands
 from lakewright.services.health_facts import TableFacts
+from lakewright.txn.metadata_gate import MAINTAINED
 from lakewright.txn.plan_kinds import COMPACTION
 
 __all__ = ["upkeep_findings"]
@@ -176,12 +177,15 @@ def _metadata(facts: TableFacts) -> Iterator[Finding]:
             "next write of ours), or let Hudi build it again.",
         )
     elif found.built:
-        yield Finding(
-            NOTE,
-            "metadata_table.present",
-            f"The table has a metadata table ({names}), up to date. Writes and services of ours "
-            f"refuse such a table unless they may drop it ({DROPPING}).",
-        )
+        foreign = sorted(set(found.built) - MAINTAINED)
+        kept = "Writes and services of ours keep it right."
+        if foreign:
+            kept = (
+                f"Writes and services of ours do not keep {', '.join(foreign)} right, and refuse "
+                f"such a table unless they may drop it ({DROPPING})."
+            )
+        told = f"The table has a metadata table ({names}), up to date. {kept}"
+        yield Finding(NOTE, "metadata_table.present", told)
     elif found.folder and not found.building:
         why = "The folder of a metadata table is there that the table does not claim to have."
         yield Finding(NOTE, "metadata_table.left", why)

@@ -5,7 +5,8 @@ nobody works on the table; from then on nothing else begins until the restore is
 write is turned back into a failed one and rolled back, by a rollback of its own on the timeline.
 One process executes a restore at a time, by a heartbeat that begins under the lock. A process that
 dies leaves the rest to the next `run_restore`, which goes on with the same plan: what is gone is
-not looked for again.
+not looked for again. A metadata table is dropped before the first write goes, and built anew from a
+listing after the last: what it knows of all these writes is not worth taking back one by one.
 
 What can go wrong: a file that cannot be deleted ends the restore, which stays pending.
 """
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakewright.engine.index_building import build_indexes
+from lakewright.engine.snapshot import load_snapshot
 from lakewright.errors import ConflictError, PlanBusyError
 from lakewright.format.instant import Instant, State
 from lakewright.format.records import (
@@ -26,6 +29,7 @@ from lakewright.format.records import (
 )
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
+from lakewright.metadata.batch import indexes_of
 from lakewright.runtime.events import Event
 from lakewright.services.restore_facts import look, workers
 from lakewright.services.restore_plan import (
@@ -39,6 +43,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.fence import open_fence, remove_fence
 from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.liveness import who_works_on
+from lakewright.txn.metadata_creation import drop_metadata_table
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.restoring import RESTORE, pending_restore
 from lakewright.txn.rollback import (
@@ -125,7 +130,7 @@ def _scheduled(access: Access, to: str | None) -> tuple[str, RestorePlan] | Rest
             timeline = access.timeline(properties)
             if timeline != seen.timeline or properties != seen.properties:
                 continue
-            refuse_unsafe(timeline, seen.draft, workers(access, timeline))
+            refuse_unsafe(timeline, seen.draft, workers(access, timeline, seen.draft))
             plan = RestorePlan(
                 instants_to_rollback=list(_infos(seen.draft)),
                 savepoint_to_restore_timestamp=seen.draft.to,
@@ -155,7 +160,10 @@ def _infos(draft: RestoreDraft) -> tuple[InstantInfo, ...]:
 def _executed(access: Access, instant: str, plan: RestorePlan, *, resumed: bool) -> Restored:
     heartbeat = _claim(access, instant)
     started_s = access.clock.monotonic_s()
+    indexes = indexes_of(access.properties())
     try:
+        if indexes:
+            drop_metadata_table(access)
         total = len(plan.instants_to_rollback)
         for count, info in enumerate(plan.instants_to_rollback, 1):
             access.cancel.check()
@@ -167,6 +175,9 @@ def _executed(access: Access, instant: str, plan: RestorePlan, *, resumed: bool)
     finally:
         if heartbeat.leave():  # otherwise both may be those of whoever took over
             remove_fence(access.storage, instant)
+    if indexes:
+        snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+        build_indexes(access, snapshot, indexes)
     files = sum(r.total_files_deleted for r in _rollbacks_of(metadata))
     access.on_event(Event("restore.done", files, unit="files", instant=instant))
     return Restored(
@@ -252,6 +263,14 @@ def _finish(
     with access.locked(f"restore {instant}") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
+        found = timeline.get(instant, RESTORE)
+        if found is None or found.completed:
+            # It beats as it should, and yet was taken for dead: clocks are too far apart.
+            raise PlanBusyError(
+                f"The restore {instant} was finished by another process.",
+                hint="There is nothing left to do. Look at the clocks of both machines.",
+                context={"instant": instant},
+            )
         metadata = RestoreMetadata(
             start_restore_time=instant,
             time_taken_in_millis=took_ms,

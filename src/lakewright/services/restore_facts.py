@@ -6,8 +6,10 @@ no clean may have taken a file, which is looked for in the whole table.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from lakewright.errors import NotFoundError
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.instant import WRITE_ACTIONS
 from lakewright.format.partitions import list_files
@@ -19,6 +21,7 @@ from lakewright.services.clean_execution import CLEAN
 from lakewright.services.needed_files import taken_of
 from lakewright.services.restore_plan import RestoreDraft, RestoreFacts, draft_restore
 from lakewright.txn.access import Access
+from lakewright.txn.heartbeat import HEARTBEAT_FOLDER
 from lakewright.txn.liveness import who_works_on
 from lakewright.txn.rollback import pending_rollbacks
 
@@ -50,15 +53,21 @@ def look(access: Access, to: str | None) -> Seen:
             if is_pending_clustering(access.storage, properties, i)
         ),
     )
-    facts = workers(access, timeline)
+    facts = workers(access, timeline, draft)
     if draft.undone:
         facts = _facts(access, properties, timeline, draft)
     return Seen(properties, timeline, draft, facts)
 
 
-def workers(access: Access, timeline: Timeline) -> RestoreFacts:
-    """Only who works on the table now."""
-    found = ((i.requested_time, who_works_on(access, i.requested_time)) for i in timeline.pending())
+def workers(access: Access, timeline: Timeline, draft: RestoreDraft) -> RestoreFacts:
+    """Only who works on the table now: on what is pending, and on a commit that is to go, whose
+    process may still be clearing up after it."""
+    beating = frozenset[str]()
+    with suppress(NotFoundError):
+        beating = frozenset(access.storage.names(HEARTBEAT_FOLDER))
+    committed = (i for i in draft.undone if i.completed and i.requested_time in beating)
+    times = (i.requested_time for i in (*timeline.pending(), *committed))
+    found = ((time, who_works_on(access, time)) for time in times)
     return RestoreFacts(workers={time: worker for time, worker in found if worker is not None})
 
 
@@ -70,7 +79,7 @@ def _facts(
     cleans = timeline.filter_actions(CLEAN).after(draft.first_undone)
     whole = draft.savepointed
     return RestoreFacts(
-        workers=workers(access, timeline).workers,
+        workers=workers(access, timeline, draft).workers,
         archived_later=tuple(archived_after(storage, properties, draft.to, known)),
         late_rollbacks=tuple(
             time

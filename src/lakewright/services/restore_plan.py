@@ -180,7 +180,7 @@ def refuse_unsafe(timeline: Timeline, draft: RestoreDraft, facts: RestoreFacts) 
     """
     for time, worker in facts.workers.items():
         raise ConflictError(
-            f"{time} is pending, and {worker} works on it.",
+            f"{time} is not over yet: {worker} works on it.",
             hint="Stop every writer and service of the table, then restore it.",
             context={"to": draft.to, "pending": time, "owner": worker},
             retryable=True,

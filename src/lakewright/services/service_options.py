@@ -20,8 +20,15 @@ from lakewright.services.compaction_plan import (
     CompactionStrategy,
     CompactionTrigger,
 )
+from lakewright.services.metadata_options import MetadataUpkeep
 
-__all__ = ["archive_options_of", "clean_options_of", "compaction_options", "compaction_options_of"]
+__all__ = [
+    "archive_options_of",
+    "clean_options_of",
+    "compaction_options",
+    "compaction_options_of",
+    "metadata_upkeep_of",
+]
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -67,6 +74,16 @@ def clean_options_of(write: WriteOptions) -> CleanOptions:
 def archive_options_of(write: WriteOptions) -> ArchiveOptions:
     """What a write's options say about archiving."""
     return ArchiveOptions.of(write.service_settings)
+
+
+def metadata_upkeep_of(write: WriteOptions) -> MetadataUpkeep:
+    """What a write's options say about the metadata table's own services.
+
+    They follow those of the table, as far as these are on.
+    """
+    clean = clean_options_of(write) if write.clean_automatic else CleanOptions()
+    archive = archive_options_of(write) if write.archive_automatic else ArchiveOptions()
+    return MetadataUpkeep.of(write.service_settings, clean, archive)
 
 
 def _number(key: str, text: str) -> int:

@@ -16,10 +16,12 @@ from lakewright.engine.write_options import WriteOptions
 from lakewright.services.archive_options import ArchiveOptions
 from lakewright.services.clean_options import CleanOptions
 from lakewright.services.compaction_plan import CompactionOptions
+from lakewright.services.metadata_options import MetadataUpkeep
 from lakewright.services.service_options import (
     archive_options_of,
     clean_options_of,
     compaction_options_of,
+    metadata_upkeep_of,
 )
 
 __all__ = ["Compacting", "ServiceSwitches"]
@@ -41,6 +43,8 @@ class ServiceSwitches:
     archive: ArchiveOptions | None = None
     compaction: CompactionOptions | None = None
     compacting: Compacting = Compacting.DONE
+    metadata: MetadataUpkeep | None = None
+    """The services of the metadata table."""
     not_done: tuple[str, ...] = ()
     """Options that ask for services which are not run here."""
 
@@ -58,6 +62,7 @@ class ServiceSwitches:
             archive=archive_options_of(write) if archives else None,
             compaction=compaction_options_of(write) if compacts else None,
             compacting=Compacting.SCHEDULED if scheduled else Compacting.DONE,
+            metadata=metadata_upkeep_of(write),
             not_done=tuple(_not_done(write)),
         )
 
@@ -87,12 +92,14 @@ class ServiceSwitches:
             clean=clean_options_of(write) if write.clean_automatic else None,
             archive=archive_options_of(write) if write.archive_automatic else None,
             compaction=compaction_options_of(write),
+            metadata=metadata_upkeep_of(write),
         )
 
     @property
     def anything(self) -> bool:
         """Whether there is a service to run."""
-        return any(one is not None for one in (self.clean, self.archive, self.compaction))
+        services = (self.clean, self.archive, self.compaction, self.metadata)
+        return any(one is not None for one in services)
 
 
 def _not_done(write: WriteOptions) -> Iterator[str]:

@@ -18,6 +18,7 @@ from lakewright.services.automatic import ServiceOutcome, ServiceRun
 from lakewright.services.background import BackgroundServices, Pace
 from lakewright.services.clean import CleanResult, run_clean
 from lakewright.services.compaction import Compacted, Compaction, Compactor
+from lakewright.services.metadata_upkeep import tend_metadata_table
 from lakewright.services.restore import Restored, RestorePlanned, plan_restore, run_restore
 from lakewright.services.rollback import (
     RollbackDraft,
@@ -35,6 +36,7 @@ from lakewright.services.service_options import (
     archive_options_of,
     clean_options_of,
     compaction_options_of,
+    metadata_upkeep_of,
 )
 from lakewright.services.switches import ServiceSwitches
 from lakewright.txn.access import Access
@@ -138,6 +140,8 @@ class ArchiveService:
 
     def _run(self, options: Mapping[str, str] | None, *, dry_run: bool) -> ArchiveResult:
         access, write = self.opened(options)
+        if not dry_run:
+            tend_metadata_table(access, metadata_upkeep_of(write))
         return run_archive(access, archive_options_of(write), dry_run=dry_run)
 
 

@@ -26,7 +26,7 @@ from lakewright.format.records import (
 )
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
-from lakewright.metadata.table import MetadataTable
+from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.services.archive import run_archive
 from lakewright.services.archive_plan import ArchivePlan
 from lakewright.services.clean import run_clean
@@ -56,7 +56,6 @@ from lakewright.txn.access import Access
 from lakewright.txn.liveness import LifeSigns, signs_of_life
 from lakewright.txn.locks.protocol import LockHolder, WatchedLock
 from lakewright.txn.mark import is_alone
-from lakewright.txn.metadata_gate import METADATA_FOLDER
 from lakewright.txn.plan_kinds import CLUSTERING, PlanKind, is_removable, plan_kind
 from lakewright.txn.recovery import left_over
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from lakewright.format.properties import TableProperties, load_properties
+from lakewright.format import property_keys as keys
+from lakewright.format.properties import load_properties
+from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
 from lakewright.runtime.clock import Clock, SystemClock
@@ -65,6 +67,8 @@ class Access:
     processes: Processes = field(default_factory=SystemProcesses)
     cancel: CancelToken = NEVER_CANCELLED
     on_event: EventHook = ignore_events
+    metadata_of: TableProperties | None = None
+    """The properties of the table whose metadata table this is; None: it is a table of rows."""
 
     @contextmanager
     def locked(self, purpose: str) -> Iterator[Lease]:
@@ -87,8 +91,15 @@ class Access:
             lease.release()
 
     def properties(self) -> TableProperties:
-        """The table's properties, as they are now."""
-        return load_properties(self.storage, clock=self.clock)
+        """The table's properties, as they are now.
+
+        A metadata table has the times of its table, and does not say in which zone they are.
+        """
+        if self.metadata_of is None:
+            return load_properties(self.storage, clock=self.clock)
+        found = load_properties(self.storage, clock=self.clock, metadata_table=True)
+        zone = {keys.TIMELINE_TIMEZONE: self.metadata_of.timeline_timezone}
+        return TableProperties({**found.values, **zone})
 
     def timeline(self, properties: TableProperties) -> Timeline:
         """The active timeline, as it is now."""

@@ -1,9 +1,8 @@
-"""Tables whose metadata table is on: refused for writing, or written after it was dropped.
+"""Tables whose metadata table is on: kept right with every change, refused, or dropped on demand.
 
-Nobody notices a metadata table that is behind its data, so a writer that does not maintain it must
-not leave it. It is dropped in the order that is safe at every moment: first the table stops
-claiming to have one, then the folder goes; a folder that a crash left behind goes with the next
-write.
+Nobody notices a metadata table that is behind its data. So a table is written only if every index
+of it is one that is kept right here, and nothing is missing in it already; otherwise it is refused
+by name, before anything has happened, or loses its metadata table if the caller says so.
 """
 
 from __future__ import annotations
@@ -12,47 +11,74 @@ from typing import Final
 
 from lakewright.errors import UnsupportedTableError
 from lakewright.format import property_keys as keys
-from lakewright.format.properties import update_properties
-from lakewright.format.table_properties import META_FOLDER, TableProperties
-from lakewright.runtime.events import Event
+from lakewright.format.table_properties import TableProperties
+from lakewright.metadata.batch import FILE_INDEXES, indexes_of
+from lakewright.metadata.file_groups import FILES
+from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.txn.access import Access
+from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
 
-__all__ = ["has_metadata_table", "pass_metadata_gate"]
+__all__ = ["MAINTAINED", "has_metadata_table", "pass_metadata_gate"]
 
-METADATA_FOLDER: Final = f"{META_FOLDER}/metadata"
+MAINTAINED: Final = FILE_INDEXES | {FILES}
+"""Indexes that every change of ours keeps right."""
+_WAY_OUT: Final = (
+    "Write with metadata_table='trim' to remove such indexes first, or with 'drop' to remove the "
+    "whole metadata table (readers then list folders); a Hudi writer that has them switched on "
+    "builds them again. Or write the table with Hudi."
+)
 
 
 def has_metadata_table(properties: TableProperties) -> bool:
     """Whether the table claims to have a metadata table, whole or being built."""
-    return bool(properties.metadata_partitions or properties.metadata_partitions_inflight)
+    return bool(indexes_of(properties))
 
 
-def pass_metadata_gate(access: Access, *, drop: bool) -> None:
-    """Return if the table may be written; with `drop` its metadata table is gone then."""
+def pass_metadata_gate(access: Access, *, drop: bool, trim: bool = False) -> None:
+    """Return if the table may be written; with `drop` its metadata table is gone then, with `trim`
+    those of its indexes are that are not kept right here.
+
+    Raises `UnsupportedTableError` for an index that is not kept right here, `MetadataTableError`
+    for a metadata table that is behind its table or damaged.
+    """
     properties = access.properties()
     claimed = has_metadata_table(properties)
-    if claimed and not drop:
-        raise UnsupportedTableError(
-            "The table has a metadata table, which this write would leave behind its data.",
-            hint="Write with metadata_table='drop' to remove it first (readers then list folders, "
-            "and a Hudi writer with hoodie.metadata.enable=true builds it again), or write the "
-            "table with Hudi.",
-            context={
-                "table": access.storage.uri,
-                "property": keys.METADATA_PARTITIONS,
-                "value": ",".join(properties.metadata_partitions),
-            },
+    if drop:
+        if claimed or access.storage.exists(METADATA_FOLDER):
+            drop_metadata_table(access)
+    elif claimed:
+        foreign = indexes_of(properties) - MAINTAINED
+        if trim and foreign and FILES in properties.metadata_partitions:
+            drop_indexes(access, foreign)
+            properties = access.properties()
+        _refuse_unmaintained(access, properties)
+        MetadataTable.open(access.storage, properties, access.timeline(properties))
+    elif access.storage.exists(METADATA_FOLDER):
+        drop_metadata_table(access)
+
+
+def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
+    building = properties.metadata_partitions_inflight
+    if building:
+        raise _refused(
+            access,
+            f"The index {', '.join(building)} of its metadata table is being built",
+            keys.METADATA_PARTITIONS_INFLIGHT,
+            building,
         )
-    if claimed or access.storage.exists(METADATA_FOLDER):
-        _drop(access)
+    indexes = properties.metadata_partitions
+    foreign = sorted(indexes_of(properties) - MAINTAINED)
+    if foreign or FILES not in indexes:
+        what = f"the index {', '.join(foreign)}" if foreign else "no list of files"
+        said = f"The table has a metadata table with {what}, which this write would leave behind"
+        raise _refused(access, said, keys.METADATA_PARTITIONS, indexes)
 
 
-def _drop(access: Access) -> None:
-    with access.locked("dropping the metadata table") as lease:
-        if has_metadata_table(access.properties()):
-            lease.check()
-            empty = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
-            update_properties(access.storage, empty, clock=access.clock)
-        lease.check()
-        removed = access.storage.delete_tree(METADATA_FOLDER)
-    access.on_event(Event("metadata_table.dropped", removed, unit="files"))
+def _refused(
+    access: Access, what: str, key: str, indexes: tuple[str, ...]
+) -> UnsupportedTableError:
+    return UnsupportedTableError(
+        f"{what}.",
+        hint=_WAY_OUT,
+        context={"table": access.storage.uri, "property": key, "value": ",".join(indexes)},
+    )

@@ -15,6 +15,7 @@ from lakewright.errors import FencedError, NotFoundError, OutcomeUnknownError
 from lakewright.storage.base import ObjectInfo, Storage
 from lakewright.txn.fence import Fence
 from lakewright.txn.markers import Marker, create_marker
+from lakewright.txn.taking_back import take_back
 
 __all__ = ["publish_file"]
 
@@ -45,7 +46,7 @@ def publish_file(
     try:
         fence.check(storage)
     except FencedError:
-        storage.delete(marker.data_path)
+        take_back(storage, fence, marker)
         raise
     return info
 

@@ -10,55 +10,31 @@ What can go wrong: a file that cannot be deleted fails the rollback, which stays
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from lakewright.errors import (
-    AlreadyExistsError,
-    ConflictError,
-    FencedError,
-    FormatError,
-    NotFoundError,
-)
-from lakewright.format.file_names import LogFileName, parse_data_file
+from lakewright.errors import ConflictError
 from lakewright.format.instant import Instant, State
-from lakewright.format.log_block import rollback_block
-from lakewright.format.own_files import UNFINISHED_FOLDER
-from lakewright.format.partitions import list_files
-from lakewright.format.records import (
-    InstantInfo,
-    RollbackMetadata,
-    RollbackPartitionMetadata,
-    RollbackPlan,
-    RollbackRequest,
-    file_name,
-    load_rollback_plan,
-)
+from lakewright.format.records import RollbackMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.runtime.events import Event
-from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.fence import close_fence, open_fence, remove_fence
 from lakewright.txn.heartbeat import Heartbeat, stop_heartbeat
 from lakewright.txn.liveness import is_alive
 from lakewright.txn.locks.protocol import Lease
-from lakewright.txn.markers import (
-    Marker,
-    MarkerType,
-    create_marker,
-    delete_markers,
-    read_markers,
+from lakewright.txn.markers import Marker, delete_markers
+from lakewright.txn.metadata_rollback import follow_rollback
+from lakewright.txn.pending_rollbacks import (
+    ROLLBACK,
+    PendingRollback,
+    pending_rollbacks,
+    rollbacks_by_target,
 )
-from lakewright.txn.rollback_plan import (
-    COMPACTION,
-    files_of_instant,
-    full_path,
-    plan_rollback,
-    touched_partitions,
-)
+from lakewright.txn.rollback_plan import plan_rollback
+from lakewright.txn.stranded_logs import delete_stranded_logs
 from lakewright.txn.times import next_time
+from lakewright.txn.undoing import undo
 
 __all__ = [
     "ROLLBACK",
@@ -69,52 +45,7 @@ __all__ = [
     "schedule_rollback",
 ]
 
-ROLLBACK = "rollback"
-_COMMAND_TOKEN = "1-0-1"  # noqa: S105 - a write token, as Hudi's rollbacks have
-
-
-@dataclass(frozen=True, slots=True)
-class PendingRollback:
-    """A rollback on the timeline that is not completed."""
-
-    instant: str
-    plan: RollbackPlan
-
-    @property
-    def target(self) -> InstantInfo:
-        """What it rolls back."""
-        assert self.plan.instant_to_rollback is not None
-        return self.plan.instant_to_rollback
-
-
 # ---- scheduling, under the lock ----------------------------------------------------------------
-
-
-def pending_rollbacks(
-    access: Access, properties: TableProperties, timeline: Timeline
-) -> dict[str, PendingRollback]:
-    """Pending rollbacks by the time of their targets."""
-    return rollbacks_by_target(access, properties, timeline.filter_actions(ROLLBACK).pending())
-
-
-def rollbacks_by_target(
-    access: Access, properties: TableProperties, rollbacks: Iterable[Instant]
-) -> dict[str, PendingRollback]:
-    """Rollbacks by the time of their targets; those whose plan cannot be read are left out.
-
-    Such a plan is being written, or was cut by a crash; what it was for is planned again.
-    """
-    found: dict[str, PendingRollback] = {}
-    for instant in rollbacks:
-        try:
-            plan = load_rollback_plan(access.storage, properties, instant)
-        except (FormatError, NotFoundError):
-            continue
-        if plan.instant_to_rollback is not None:
-            found[plan.instant_to_rollback.commit_time] = PendingRollback(
-                instant.requested_time, plan
-            )
-    return found
 
 
 def schedule_rollback(
@@ -157,18 +88,10 @@ def execute_rollback(
     heartbeat = _claim(access, rollback)
     if heartbeat is None:
         return None
-    started_s = access.clock.monotonic_s()
     try:
-        properties = access.properties()
-        done = _Undone()
-        for request in rollback.plan.rollback_requests or ():
-            heartbeat.check()
-            _undo(access, properties, rollback, request, heartbeat, done)
-        _collect_command_logs(access.storage, rollback.instant, done)
-        _sweep_late_files(access, rollback, heartbeat, done)
-        took_ms = int((access.clock.monotonic_s() - started_s) * 1000)
-        metadata = done.metadata(rollback, took_ms)
-        if not _finish(access, rollback, metadata, heartbeat, keeps_plan=keeps_plan):
+        undone = undo(access, access.properties(), rollback, heartbeat)
+        metadata = _finish(access, rollback, undone, heartbeat, keeps_plan=keeps_plan)
+        if metadata is None:
             return None
     finally:
         if heartbeat.leave():  # otherwise both may be those of whoever took over
@@ -216,14 +139,15 @@ def _finish(
     heartbeat: Heartbeat,
     *,
     keeps_plan: bool,
-) -> bool:
-    """Take the target off the timeline and complete the rollback, under the lock."""
+) -> RollbackMetadata | None:
+    """Take the target off the timeline and complete the rollback, under the lock; None if somebody
+    else has."""
     with access.locked(f"rollback {rollback.instant}") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
         found = timeline.get(rollback.instant, ROLLBACK)
         if found is None or found.completed:
-            return False
+            return None
         target = timeline.get(rollback.target.commit_time, rollback.target.action)
         if target is not None and target.completed:
             raise ConflictError(
@@ -233,8 +157,15 @@ def _finish(
                 context={"instant": target.requested_time, "rollback": rollback.instant},
             )
         heartbeat.check()
-        completed = next_time(timeline, properties, access.clock, after=rollback.instant)
+        lease.check()
+        if not keeps_plan:
+            storage = access.storage
+            metadata = delete_stranded_logs(storage, properties, timeline, rollback, metadata)
+        latest = follow_rollback(access, lease, properties, timeline, rollback, metadata)
+        after = max(rollback.instant, latest or "")
+        completed = next_time(timeline, properties, access.clock, after=after)
         access.clock.sleep(access.skew_s())
+        heartbeat.check()
         lease.check()
         files = access.files(properties)
         if target is not None and keeps_plan:
@@ -244,136 +175,4 @@ def _finish(
         lease.check()
         content = metadata.write(properties.version)
         files.complete(rollback.instant, ROLLBACK, content, completed)
-        return True
-
-
-@dataclass(slots=True)
-class _Undone:
-    """What was undone so far, by partition."""
-
-    deleted: dict[str, list[str]] = field(default_factory=dict)
-    command_logs: dict[str, dict[str, int]] = field(default_factory=dict)
-    failed_logs: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def metadata(self, rollback: PendingRollback, took_ms: int) -> RollbackMetadata:
-        """The record of the completed rollback."""
-        partitions = sorted({*self.deleted, *self.command_logs, *self.failed_logs})
-        return RollbackMetadata(
-            start_rollback_time=rollback.instant,
-            time_taken_in_millis=took_ms,
-            total_files_deleted=sum(map(len, self.deleted.values())),
-            commits_rollback=[rollback.target.commit_time],
-            partition_metadata={p: self._partition(p) for p in partitions},
-            instants_rollback=[rollback.target],
-        )
-
-    def _partition(self, partition: str) -> RollbackPartitionMetadata:
-        return RollbackPartitionMetadata(
-            partition_path=partition,
-            success_delete_files=self.deleted.get(partition, []),
-            failed_delete_files=[],
-            rollback_log_files=self.command_logs.get(partition, {}),
-            log_files_from_failed_commit=self.failed_logs.get(partition, {}),
-        )
-
-
-def _undo(
-    access: Access,
-    properties: TableProperties,
-    rollback: PendingRollback,
-    request: RollbackRequest,
-    heartbeat: Heartbeat,
-    done: _Undone,
-) -> None:
-    partition = request.partition_path
-    for path in request.files_to_be_deleted:
-        name = file_name(path)
-        assert name is not None
-        _delete(access.storage, partition, name, done)
-    blocks = request.log_blocks_to_be_deleted or {}
-    if blocks and properties.version.rollback_by_log_block:
-        _write_command_block(access, rollback, request, heartbeat)
-        done.failed_logs.setdefault(partition, {}).update(blocks)
-
-
-def _delete(storage: Storage, partition: str, name: str, done: _Undone) -> None:
-    path = f"{partition}/{name}" if partition else name
-    storage.delete(path)
-    done.deleted.setdefault(partition, []).append(full_path(storage, path))
-
-
-def _write_command_block(
-    access: Access, rollback: PendingRollback, request: RollbackRequest, heartbeat: Heartbeat
-) -> None:
-    """Cancel the target's blocks in one file group, by a log file of its own.
-
-    One that comes too late is taken back: whoever finished the rollback does not know of it.
-    """
-    partition, file_id = request.partition_path, request.file_id or ""
-    base_instant = request.latest_base_instant or ""
-    block = rollback_block(instant=rollback.instant, target=rollback.target.commit_time)
-    for version in _free_versions(access.storage, partition, file_id, base_instant):
-        name = LogFileName(file_id, base_instant, version, _COMMAND_TOKEN).text
-        create_marker(access.storage, rollback.instant, Marker(partition, name, MarkerType.APPEND))
-        path = f"{partition}/{name}" if partition else name
-        try:
-            access.storage.create_if_absent(path, block)
-        except AlreadyExistsError:
-            heartbeat.check()
-            continue
-        try:
-            heartbeat.check()
-        except FencedError:
-            access.storage.delete(path)
-            raise
-        return
-
-
-def _collect_command_logs(storage: Storage, instant: str, done: _Undone) -> None:
-    """The log files of command blocks, those of earlier attempts at this rollback included."""
-    for marker in read_markers(storage, instant) or ():
-        with suppress(NotFoundError):
-            size = storage.stat(marker.data_path).size
-            logs = done.command_logs.setdefault(marker.partition, {})
-            logs[full_path(storage, marker.data_path)] = size
-
-
-def _free_versions(
-    storage: Storage, partition: str, file_id: str, base_instant: str
-) -> Iterator[int]:
-    """Log versions above all that a slice has."""
-    names = (parse_data_file(file.name) for file in list_files(storage, partition))
-    logs = (n for n in names if isinstance(n, LogFileName))
-    taken = [n.version for n in logs if (n.file_id, n.instant) == (file_id, base_instant)]
-    version = max(taken, default=0)
-    while True:
-        version += 1
-        yield version
-
-
-def _sweep_late_files(
-    access: Access, rollback: PendingRollback, heartbeat: Heartbeat, done: _Undone
-) -> None:
-    """Delete what task attempts published after the plan was made, and what they left unfinished.
-
-    Their fence is closed by now, so nothing more can come. Nothing that is found may be of an
-    attempt that began since: whoever looks must have been alive all the time, or another process
-    may have finished the rollback and executed the target again.
-    """
-    storage, target = access.storage, rollback.target.commit_time
-    markers = read_markers(storage, target)
-    logs = rollback.target.action != COMPACTION
-    found = {
-        partition: files_of_instant(list_files(storage, partition), target, logs=logs)
-        for partition in touched_partitions(rollback.plan, markers)
-    }
-    heartbeat.check()
-    for marker in markers or ():
-        if marker.type is not MarkerType.APPEND and storage.delete(marker.data_path):
-            done.deleted.setdefault(marker.partition, []).append(
-                full_path(storage, marker.data_path)
-            )
-    for partition, names in found.items():
-        for name in names:
-            _delete(storage, partition, name, done)
-    storage.sweep(UNFINISHED_FOLDER)
+        return metadata

@@ -37,7 +37,8 @@ from lakewright.format.records import (
 )
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
-from lakewright.metadata.batch import NO_METADATA, MetadataBatch
+from lakewright.metadata.batch import MetadataBatch, batch_of_commit
+from lakewright.metadata.index_changes import NO_CHANGES, IndexChanges
 from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access, FailedWrites
@@ -58,6 +59,7 @@ from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.mark import marked
 from lakewright.txn.markers import MarkerType, delete_markers, read_markers
+from lakewright.txn.metadata_commit import publish_metadata
 from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
 from lakewright.txn.restoring import refuse_restore
 from lakewright.txn.rollback import ROLLBACK, pending_rollbacks, rollbacks_by_target
@@ -236,14 +238,18 @@ class Transaction:
             files.withdraw(self.instant, self.action)
             raise
 
-    def commit(self, prepared: Prepared, metadata: MetadataBatch = NO_METADATA) -> Committed:
-        """Publish the write; until this returns, or fails with an unknown outcome, nobody sees it.
+    def commit(self, prepared: Prepared, indexed: IndexChanges = NO_CHANGES) -> Committed:
+        """Publish the write, in the metadata table too; until this returns, or fails with an
+        unknown outcome, nobody sees it. `indexed`: what it means for indexes besides `files`.
 
         Raises `WriteConflictError` or `FencedError` (both retryable as a whole new write) and
         leaves the write pending then, to be aborted.
         """
         self._access.cancel.check()
         self._heartbeat.check()
+        storage, properties = self._access.storage, self._properties
+        content = prepared.metadata
+        metadata = batch_of_commit(storage, properties, self.instant, content, indexed)
         done: list[Committed] = []
         warnings: list[str] = []
         try:
@@ -292,11 +298,13 @@ class Transaction:
         prepared.guard(timeline)
         content = self._resolved(prepared, properties, timeline)
         removed = self._reconcile(lease, content)
-        completion_time = next_time(timeline, properties, access.clock, after=self.instant)
-        access.clock.sleep(access.skew_s())
         self._heartbeat.check()
         lease.check()
-        metadata.publish(access.storage, self.instant)
+        latest = publish_metadata(access, lease, properties, timeline, metadata)
+        after = max(self.instant, latest or "")
+        completion_time = next_time(timeline, properties, access.clock, after=after)
+        access.clock.sleep(access.skew_s())
+        self._heartbeat.check()
         lease.check()
         self._complete(properties, content, completion_time)
         held_ms = int((access.clock.monotonic_s() - held_s) * 1000)

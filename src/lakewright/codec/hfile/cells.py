@@ -1,9 +1,11 @@
 """Cells of data blocks: found in all blocks at once, gathered into Arrow arrays.
 
 A block is a chain of cells that only tell their own lengths, so it must be walked; but all blocks
-are walked together, one cell of each per step. Few long blocks are walked one by one, where a step
-of vector operations would cost more than it saves. Keys and values are then copied by Arrow. Cells
-must end exactly where their block ends.
+are walked together, one cell of each per step. To have more to walk at a time, cells in the middle
+of blocks are guessed by the ending that all keys have in common; a walk that does not arrive at the
+guessed cell shows that the guess was wrong, and is done again without guesses. Few long blocks are
+walked one by one, where a step of vector operations would cost more than it saves. Keys and values
+are then copied by Arrow. Cells must end exactly where their block ends.
 """
 
 from __future__ import annotations
@@ -32,6 +34,17 @@ _KEY_SHIFT: Final = np.uint64(32)
 _VALUE_MASK: Final = np.uint64(0xFFFFFFFF)
 _LOCKSTEP_FROM: Final = 32
 """Blocks from which walking together is faster than one by one."""
+_KEY_END: Final = b"\x00\x7f\xff\xff\xff\xff\xff\xff\xff\x04"
+_KEY_END_SIZE: Final = len(_KEY_END)
+"""No family, the greatest time, a put: how Hudi ends every key."""
+_CUTS: Final = 8
+"""Stretches that a block is cut into."""
+_CUT_FROM: Final = 1 << 13
+"""Bytes of the smallest block that is cut."""
+_LOOK: Final = 1 << 10
+"""How far behind a place a cell is looked for."""
+_ROW_MAX: Final = 256
+"""Longer rows are not guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,23 +160,17 @@ def _walk_together(payloads: Payloads, block_offsets: Int64s, site: Site) -> _Wa
     data = payloads.data
     both_sizes = np.ndarray((max(0, len(data) - 7),), ">u8", data.data, 0, (1,))
     alive = np.flatnonzero(payloads.starts < payloads.ends)
-    at, end = payloads.starts[alive], payloads.ends[alive]
     if len(alive) and not len(both_sizes):
         raise _broken(site, block_offsets, alive[0])
-    steps: list[tuple[Int64s, UInt64s, Any]] = []
-    while len(alive):  # one cell of every block per step; bounded by the longest block's cells
-        # Sizes that would reach behind the data are read elsewhere: their cell ends behind as well.
-        sizes = both_sizes[np.minimum(at, len(both_sizes) - 1)].astype(np.uint64)
-        after = at + ((sizes >> _KEY_SHIFT) + (sizes & _VALUE_MASK)).view(np.int64) + 9
-        wrong = after > end
-        if wrong.any():
-            raise _broken(site, block_offsets, alive[np.argmax(wrong)])
-        steps.append((at, sizes, alive))
-        at = after
-        going = at < end
-        if not going.all():
-            alive, at, end = alive[going], at[going], end[going]
-    begins, sizes, blocks = _block_by_block(steps, len(payloads.starts))
+    starts, stops, owners = _stretches(payloads, alive)
+    steps, wrong = _steps(both_sizes, starts, stops)
+    if wrong is not None and len(starts) > len(alive):
+        starts, stops, owners = payloads.starts[alive], payloads.ends[alive], alive
+        steps, wrong = _steps(both_sizes, starts, stops)
+    if wrong is not None:
+        raise _broken(site, block_offsets, owners[wrong])
+    begins, sizes, stretches = _block_by_block(steps, len(starts))
+    blocks = owners[stretches]
     key_size = (sizes >> _KEY_SHIFT).astype(np.int64)
     ends = begins + 8 + key_size + (sizes & _VALUE_MASK).astype(np.int64)
     row_size = data[begins + 8].astype(np.int64) << 8 | data[np.minimum(begins + 9, len(data) - 1)]
@@ -174,6 +181,72 @@ def _walk_together(payloads: Payloads, block_offsets: Int64s, site: Site) -> _Wa
     if len(versioned):
         raise _versioned(site, block_offsets, blocks[versioned[0]])
     return begins + 8, row_size, begins + 8 + key_size, ends
+
+
+def _steps(
+    both_sizes: UInt64s, starts: Int64s, stops: Int64s
+) -> tuple[list[tuple[Int64s, UInt64s, Any]], int | None]:
+    """Cells of stretches, one of each per step; and a stretch that does not end with a cell."""
+    alive, at, end = np.arange(len(starts)), starts, stops
+    last = len(both_sizes) - 1
+    steps: list[tuple[Int64s, UInt64s, Any]] = []
+    while len(alive):  # one cell of every stretch per step; bounded by the longest one's cells
+        # Sizes that would reach behind the data are read elsewhere: their cell ends behind as well.
+        sizes = both_sizes[np.minimum(at, last)].astype(np.uint64)
+        after = at + ((sizes >> _KEY_SHIFT) + (sizes & _VALUE_MASK)).view(np.int64) + 9
+        wrong = after > end
+        if wrong.any():
+            return steps, int(alive[np.argmax(wrong)])
+        steps.append((at, sizes, alive))
+        at = after
+        going = at < end
+        if not going.all():
+            alive, at, end = alive[going], at[going], end[going]
+    return steps, None
+
+
+def _stretches(payloads: Payloads, blocks: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Blocks cut where cells seem to begin: starts, ends, and the block of each stretch."""
+    starts, ends = payloads.starts[blocks], payloads.ends[blocks]
+    if not len(blocks) or int((ends - starts).min()) < _CUT_FROM:
+        return starts, ends, blocks
+    share = np.arange(1, _CUTS) / _CUTS
+    wished = (starts[:, None] + ((ends - starts)[:, None] * share).astype(np.int64)).ravel()
+    cuts = _guessed_cells(payloads.data, wished, np.repeat(ends, _CUTS - 1))
+    owners = np.repeat(blocks, _CUTS - 1)[cuts >= 0]
+    every = np.concatenate([starts, cuts[cuts >= 0]])
+    order = np.argsort(every, kind="stable")
+    owner, begin = np.concatenate([blocks, owners])[order], every[order]
+    fresh = np.append(True, begin[1:] > begin[:-1])
+    owner, begin = owner[fresh], begin[fresh]
+    is_last = np.append(owner[1:] != owner[:-1], True)
+    return begin, np.where(is_last, payloads.ends[owner], np.append(begin[1:], 0)), owner
+
+
+def _guessed_cells(data: npt.NDArray[np.uint8], wished: Int64s, ends: Int64s) -> Int64s:
+    """Where the first cell behind each place may begin; -1 where none shows itself.
+
+    A key ends alike in all cells. The cell begins where its two lengths fit that ending.
+    """
+    raw = data.data
+    pairs = zip(wished.tolist(), np.minimum(wished + _LOOK, ends).tolist(), strict=True)
+    ahead = np.array([bytes(raw[at:end]).find(_KEY_END) for at, end in pairs], np.int64)
+    found = wished + ahead
+    cells = np.full(len(found), -1, np.int64)
+    open_ = np.flatnonzero(ahead >= 0)
+    for length in range(_ROW_MAX):  # of the row; bounded, and one pass over the places each
+        if not len(open_):
+            break
+        begin = found[open_] - length - 10
+        inside = begin >= wished[open_] - _ROW_MAX
+        spot = np.maximum(begin, 0)
+        told = data[spot + 8].astype(np.int64) << 8 | data[spot + 9]
+        key = data[spot + 2].astype(np.int64) << 8 | data[spot + 3]
+        fits = inside & (begin >= 0) & (told == length) & (key == length + _KEY_END_SIZE + 2)
+        fits &= (data[spot] == 0) & (data[spot + 1] == 0)
+        cells[open_[fits]] = begin[fits]
+        open_ = open_[~fits]
+    return cells
 
 
 def _block_by_block(

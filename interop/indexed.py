@@ -1,0 +1,159 @@
+"""Tables with a metadata table that lakewright and real Hudi keep right in turns.
+
+    python -m interop.indexed                      all tables; writes the document
+    python -m interop.indexed --only 'v8_mor_*'    some tables, by pattern; no document
+
+The tables and the steps are those of `interop.serviced`, with the metadata table on in both
+engines. After every step, whoever did it, Hudi's own `validate_metadata_table_files` and our
+comparison with the folders must find no difference, and where others are asked to read, Hudi must
+give the same rows with the metadata table and without.
+
+Accepted differences are rows of `indexed_deviations.toml`. Ends with a line `N passed, M failed`
+and status 1 if anything failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from interop.hudi import ROOT, Hudi, HudiRefusedError
+from interop.keyed_steps import Finding, Step
+from interop.proof import Command
+from interop.serviced import EXPLAINED, readers
+from interop.serviced_cases import ServicedCase, serviced_cases
+from interop.serviced_steps import STEPS
+from interop.serviced_table import ServicedTable, read_by
+from lakewright.engine import base_file
+from lakewright.metadata.verification import Difference
+
+ON = {"hoodie.metadata.enable": "true"}
+FILES_ONLY = {
+    **ON,
+    "hoodie.metadata.index.column.stats.enable": "false",
+    "hoodie.metadata.index.partition.stats.enable": "false",
+}
+STATISTICS = {
+    **ON,
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.index.partition.stats.enable": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+}
+WITH_STATISTICS = ("v6_mor_bloom_event", "v6_cow_bloom_commit", "v8_cow_simple_event")
+"""Hudi 1.0 fails on statistics of its own logs where some columns are null."""
+OFF = {"hoodie.metadata.enable": "false"}
+HEAD = (
+    "# Tables whose metadata table lakewright and Hudi keep right in turns",
+    "",
+    "Made by `make interop-indexes`. The tables and steps of",
+    "[compatibility-services](compatibility-services.md) with the metadata table on. *Files*: no",
+    "difference between the metadata table and the folders, by Hudi's own procedure and by",
+    "lakewright. *With* and *without*: the rows that Hudi reads with the metadata table and",
+    "without it.",
+)
+
+
+@dataclass(frozen=True)
+class IndexedCase(ServicedCase):
+    """One table with a metadata table."""
+
+    @property
+    def our_options(self) -> dict[str, str]:
+        """The options of our writes."""
+        return {**super().our_options, **self._indexes}
+
+    def hudi_options(self, hudi: str) -> dict[str, str]:
+        """The options of Hudi's writes."""
+        return {**super().hudi_options(hudi), **self._indexes}
+
+    @property
+    def _indexes(self) -> dict[str, str]:
+        return STATISTICS if self.name in WITH_STATISTICS else FILES_ONLY
+
+
+@dataclass
+class IndexedTable(ServicedTable):
+    """One table under test."""
+
+    def ask_files(self, hudi: Hudi) -> None:
+        """Both engines must find the files of the folders in the metadata table."""
+        none = _differences([])
+        self.findings.append(Finding("lakewright, files", none, self._our_differences()))
+        self.findings.append(Finding(f"{hudi.version}, files", none, self._their_differences(hudi)))
+
+    def _our_differences(self) -> pa.Table | str:
+        table = self.open()
+        opened = table.snapshot().opened
+        if opened.metadata is None:
+            return f"no metadata table: {opened.warnings}"
+        found = [f for f in table.metadata.verify() if isinstance(f, Difference)]
+        return _differences([str(f.to_dict()) for f in found])
+
+    def _their_differences(self, hudi: Hudi) -> pa.Table | str:
+        try:
+            rows = self.show(hudi, "validate_metadata_table_files", "verbose => true")
+        except HudiRefusedError as error:
+            return f"{error}\n{error.trace[-3000:]}"
+        return _differences([str(row) for row in rows if _differs(row)])
+
+    def ask_rows(self, hudi: Hudi) -> None:
+        """Hudi must read the same with the metadata table and without."""
+        without = read_by(hudi, self.path, OFF)
+        if isinstance(without, pa.Table):  # what it cannot read at all is not the question here
+            found = read_by(hudi, self.path, ON)
+            self.findings.append(Finding(f"{hudi.version}, with and without", without, found))
+
+
+def _differs(row: Mapping[str, Any]) -> bool:
+    seen = [row.get(f"is_present_in_{place}") for place in ("fs", "metadata")]
+    sizes = [row.get(f"{place}_size") for place in ("fs", "metadata")]
+    return seen != [True, True] or sizes[0] != sizes[1]
+
+
+def _differences(told: Sequence[str]) -> pa.Table:
+    return pa.table({"difference": pa.array(sorted(told), pa.string())})
+
+
+def _watched(step: Step[ServicedTable]) -> Step[ServicedTable]:
+    """A step, and the questions after it."""
+
+    def does(t: ServicedTable, hudi: Hudi) -> bool | None:
+        assert isinstance(t, IndexedTable)
+        done = step.does(t, hudi)
+        if done is not False:
+            t.ask_files(hudi)
+            if step.asked:
+                t.ask_rows(hudi)
+        return done
+
+    return replace(step, does=does)
+
+
+def _tables(folder: Path) -> list[ServicedTable]:
+    cases = [
+        IndexedCase(**{f.name: getattr(c, f.name) for f in fields(c)}) for c in serviced_cases()
+    ]
+    return [IndexedTable(c, folder / c.name / "table") for c in cases]
+
+
+COMMAND = Command(
+    name="interop.indexed",
+    about=__doc__.splitlines()[0],
+    make=_tables,
+    steps=tuple(_watched(step) for step in STEPS),
+    deviations=Path(__file__).with_name("indexed_deviations.toml"),
+    explained=EXPLAINED,
+    document=ROOT / "docs" / "compatibility-indexes.md",
+    head=HEAD,
+    asked=readers,
+)
+
+
+if __name__ == "__main__":
+    base_file.KEPT_SHARE = 1 << 30  # row groups are taken over however small they are
+    sys.exit(COMMAND.main())

@@ -1,0 +1,83 @@
+"""`lakewright metadata`: the metadata table, shown, verified against the files, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from lakewright.cli.arguments import AsJson, Lock, OutputOption, Uri
+from lakewright.cli.output import Output, note, print_rows, print_value
+from lakewright.cli.running import form, nothing_to_do, tell
+from lakewright.metadata.verification import Compared
+from lakewright.table import Table
+
+app = typer.Typer(no_args_is_help=True)
+DIFFERENCES = 1
+_COLUMNS = ["index", "kind", "key", "expected", "found"]
+
+
+@app.command()
+def show(uri: Uri, as_json: AsJson = False, output: OutputOption = Output.TEXT) -> None:
+    """Show the indexes, their state, how far they are synced, what is pending, and their size.
+
+    Example: lakewright metadata show /data/trips
+    """
+    found = Table.open(uri).metadata.describe()
+    if found is None:
+        nothing_to_do("The table has no metadata table.")
+    print_value(found.to_dict(), form(output, as_json), text=str(found))
+
+
+@app.command()
+def verify(
+    uri: Uri,
+    index: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="Only this index; may be given repeatedly."),
+    ] = None,
+    as_json: AsJson = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Hold every record of the metadata table against the data files and show each difference.
+
+    Reads footers, log files and record keys of the whole table; takes no lock, changes nothing.
+    Exit code 0: no difference; 1: differences, one row each; 3: there is no metadata table.
+
+    Example: lakewright metadata verify /data/trips --index files --index column_stats
+    """
+    table = Table.open(uri)
+    if table.metadata.describe() is None:
+        nothing_to_do("The table has no metadata table.")
+    told: list[Compared] = []
+
+    def differences() -> Iterator[dict[str, object]]:
+        for finding in table.metadata.verify(*(index or ())):
+            if isinstance(finding, Compared):
+                told.append(finding)
+                note(_line(finding))
+            else:
+                yield finding.to_dict()
+
+    print_rows(_COLUMNS, differences(), form(output, as_json))
+    if any(each.differences for each in told):
+        note(f"To be rid of it: lakewright metadata drop {uri}")
+        raise typer.Exit(DIFFERENCES)
+
+
+@app.command()
+def drop(uri: Uri, lock: Lock = None) -> None:
+    """Remove the metadata table: first from the properties, then its folder.
+
+    Readers then list folders. A Hudi writer with hoodie.metadata.enable=true builds it again.
+    """
+    if not Table.open(uri, lock=lock, on_event=tell).metadata.drop():
+        nothing_to_do("The table has no metadata table.")
+
+
+def _line(compared: Compared) -> str:
+    if not compared.index:
+        return compared.note
+    found = f"{compared.records} records, {compared.differences} differences"
+    return f"{compared.index}: {found}" + (f" ({compared.note})" if compared.note else "")

@@ -1,0 +1,193 @@
+"""What the files of a write mean for the indexes of files in the metadata table, told by them.
+
+Before the lock, after the last task: a base file tells its columns in its footer, a log file by its
+rows. Bounds that a footer does not tell (values above 4 KiB) are read from the column; of floating
+numbers that have none, every number is within the bounds. A log of some columns only has no
+statistics: readers keep files that are not in the index, but take what is missing beside others for
+nulls. Statistics of a partition are widened by what was written; Hudi narrows them with its writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lakewright.codec.bloom import SIMPLE, BloomFilter
+from lakewright.codec.parquet import ParquetFooter, open_parquet, read_row_group
+from lakewright.engine.base_footer import BLOOM, BLOOM_TYPE
+from lakewright.engine.stored_statistics import (
+    ColumnFacts,
+    FileStatistics,
+    base_file_statistics,
+    column_bounds,
+    log_file_statistics,
+    statistics_tables,
+)
+from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_file
+from lakewright.format.records import CommitMetadata
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.version import TableVersion
+from lakewright.metadata.batch import FILE_INDEXES, indexes_of
+from lakewright.metadata.definitions import load_definitions
+from lakewright.metadata.encoding import MetadataRecords
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS
+from lakewright.metadata.index_changes import NO_CHANGES, IndexChange, IndexChanges
+from lakewright.metadata.payloads import bloom_filter_records
+from lakewright.metadata.statistics_payloads import statistics_records
+from lakewright.metadata.wrapping import wrapper_of
+from lakewright.storage.base import Storage
+
+__all__ = ["filter_records", "index_changes", "statistics_changes", "told_files"]
+
+_SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
+
+
+def index_changes(
+    storage: Storage,
+    properties: TableProperties,
+    instant: str,
+    content: CommitMetadata,
+    schema: pa.Schema,
+) -> IndexChanges:
+    """Changes of every index of statistics; `schema` has the columns of files, meta ones too."""
+    wanted = indexes_of(properties) & FILE_INDEXES
+    if not wanted:
+        return NO_CHANGES
+    paths = [
+        (partition, stat.path or "")
+        for partition, stats in content.partition_to_write_stats.items()
+        for stat in stats
+    ]
+    version = properties.version
+    changes: dict[str, IndexChange] = {}
+    if BLOOM_FILTERS in wanted:
+        filters = filter_records(storage, paths, instant=instant, version=version)
+        changes[BLOOM_FILTERS] = IndexChange(filters)
+    if wanted - {BLOOM_FILTERS}:
+        columns = _indexed(storage, properties, schema)
+        files = list(told_files(storage, paths, columns, counts=lambda block: block == instant))
+        changes |= statistics_changes(wanted, files, columns, version=version)
+    return changes
+
+
+def filter_records(
+    storage: Storage, paths: Iterable[tuple[str, str]], *, instant: str, version: TableVersion
+) -> MetadataRecords:
+    """The bloom filters of base files, each with its partition; a file may have none."""
+    rows: list[tuple[str, str]] = []
+    filters: list[BloomFilter] = []
+    for partition, path in paths:
+        name = path.rpartition("/")[2]
+        if isinstance(parse_data_file(name), BaseFileName):
+            with storage.open_input(path) as source:
+                values = ParquetFooter.read(source, path).values
+            text = values.get(BLOOM)
+            if text:
+                rows.append((partition, name))
+                filters.append(
+                    BloomFilter.decode(text, values.get(BLOOM_TYPE) or SIMPLE, path=path)
+                )
+    named = {"partition": [p for p, _ in rows], "name": [n for _, n in rows]}
+    files = pa.table(named, schema=pa.schema([(name, pa.string()) for name in named]))
+    return bloom_filter_records(files, filters, instant=instant, version=version)
+
+
+def statistics_changes(
+    wanted: Collection[str],
+    files: Sequence[FileStatistics],
+    columns: pa.Schema,
+    *,
+    version: TableVersion,
+) -> dict[str, IndexChange]:
+    """Records of the indexes of statistics about these files."""
+    changes = {}
+    if COLUMN_STATS in wanted:
+        whole = [file for file in files if len(file.columns) == len(columns)]
+        records = statistics_records(statistics_tables(whole, columns), version=version)
+        changes[COLUMN_STATS] = IndexChange(records)
+    if PARTITION_STATS in wanted:
+        tables = {n: _per_partition(t) for n, t in statistics_tables(files, columns).items()}
+        records = statistics_records(tables, of_partitions=True, version=version)
+        changes[PARTITION_STATS] = IndexChange(records)
+    return changes
+
+
+def _indexed(storage: Storage, properties: TableProperties, schema: pa.Schema) -> pa.Schema:
+    """The columns with statistics: those of the definition, else all that can have some."""
+    definition = load_definitions(storage, properties).get(COLUMN_STATS)
+    chosen = schema.names if definition is None else definition.source_fields
+    known = {field.name: field for field in schema if wrapper_of(field.type) is not None}
+    return pa.schema([known[name] for name in dict.fromkeys(chosen) if name in known])
+
+
+def told_files(
+    storage: Storage,
+    paths: Iterable[tuple[str, str]],
+    columns: pa.Schema,
+    *,
+    counts: Callable[[str], bool],
+) -> Iterator[FileStatistics]:
+    """What files, each with its partition, tell about columns; blocks whose instant counts."""
+    for partition, path in paths:
+        name = path.rpartition("/")[2]
+        parsed = parse_data_file(name)
+        if isinstance(parsed, LogFileName):
+            if parsed.is_cdc:
+                continue
+            facts = log_file_statistics(storage, path, counts=counts)
+        else:
+            facts = base_file_statistics(storage, path)
+        kept = {f.name: facts[f.name] for f in columns if f.name in facts}
+        known = {n: _bounded(storage, path, n, f, columns) for n, f in kept.items()}
+        yield FileStatistics(partition, name, known)
+
+
+def _bounded(
+    storage: Storage, path: str, name: str, facts: ColumnFacts, columns: pa.Schema
+) -> ColumnFacts:
+    if facts.minimum is not None or facts.value_count == facts.null_count:
+        return facts
+    if pa.types.is_floating(columns.field(name).type):
+        return facts._replace(minimum=-math.inf, maximum=math.nan)
+    low, high = column_bounds(_column(storage, path, name))
+    return facts._replace(minimum=low, maximum=high)
+
+
+def _column(storage: Storage, path: str, name: str) -> pa.Array:
+    with storage.open_input(path) as source:
+        file = open_parquet(source, path=path, pre_buffer=False)
+        groups = range(file.metadata.num_row_groups)
+        batches = (read_row_group(file, g, path=path, columns=[name]) for g in groups)
+        parts = [batch.column(name) for some in batches for batch in some]
+        return pa.chunked_array(parts).combine_chunks()
+
+
+def _per_partition(table: pa.Table) -> pa.Table:
+    """Statistics of files as those of their partitions."""
+    if not len(table):
+        return table
+    sums: Sequence[tuple[str, str]] = [(name, "sum") for name in _SUMMED]
+    grouped = table.group_by("partition", use_threads=False).aggregate(
+        [("min", "list"), ("max", "list"), *sums]
+    )
+    # One list per partition that was written, one value per file.
+    bounds: Mapping[str, list[Any]] = {
+        "min": [_end(values, min) for values in grouped["min_list"].to_pylist()],
+        "max": [_end(values, max) for values in grouped["max_list"].to_pylist()],
+    }
+    places = grouped["partition"]
+    kind = table.schema.field("min").type
+    arrays = [places, places, *(pa.array(bounds[end], kind) for end in ("min", "max"))]
+    arrays += [grouped[f"{name}_sum"] for name in _SUMMED]
+    loose = pa.repeat(pa.scalar(False), len(grouped))
+    return pa.table([*arrays, loose], schema=table.schema)
+
+
+def _end(values: Sequence[Any], choose: Any) -> Any:
+    known = [value for value in values if value is not None]
+    if any(isinstance(value, float) and math.isnan(value) for value in known):
+        return math.nan if choose is max else -math.inf
+    return choose(known) if known else None

@@ -1,0 +1,61 @@
+"""What a change means for an index besides `files`: records that come, keys that go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lakewright.format.file_names import parse_data_file
+from lakewright.format.version import TableVersion
+from lakewright.metadata.containers import GroupLog, log_blocks
+from lakewright.metadata.encoding import MetadataRecords, no_records
+from lakewright.metadata.file_groups import split_by_group
+from lakewright.metadata.keys import file_group_index
+from lakewright.metadata.table import METADATA_FOLDER
+from lakewright.storage.base import Storage
+
+__all__ = ["NO_CHANGES", "IndexChange", "IndexChanges", "group_count", "index_logs"]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChange:
+    """Changes of one index; no key is in both."""
+
+    records: MetadataRecords = field(default_factory=no_records)
+    deleted: pa.BinaryArray = field(default_factory=lambda: pa.array([], pa.binary()))
+
+
+IndexChanges = Mapping[str, IndexChange]
+"""Changes by the name of the index."""
+NO_CHANGES: Final[IndexChanges] = MappingProxyType({})
+
+
+def group_count(storage: Storage, index: str) -> int:
+    """File groups of an index: as many as its folder has; `storage` is the data table's."""
+    names = storage.names(f"{METADATA_FOLDER}/{index}")
+    return len({parsed.file_id for name in names if (parsed := parse_data_file(name)) is not None})
+
+
+def index_logs(
+    index: str, change: IndexChange, groups: int, *, instant: str, version: TableVersion
+) -> Iterator[GroupLog]:
+    """The log files of a change, one for each file group that it touches."""
+    records = split_by_group(change.records, groups)
+    gone = _split_keys(change.deleted, groups)
+    for number, (mine, deleted) in enumerate(zip(records, gone, strict=True)):
+        blocks = log_blocks(mine, deleted, index=index, instant=instant, version=version)
+        content = b"".join(blocks)
+        if content:
+            yield GroupLog(index, number, content, len(mine), len(deleted))
+
+
+def _split_keys(keys: pa.BinaryArray, groups: int) -> list[pa.BinaryArray]:
+    if groups == 1 or not len(keys):
+        return [keys, *([keys[:0]] * (groups - 1))]
+    numbers = file_group_index(keys.cast(pa.string()), groups)
+    return [keys.take(pa.array(np.flatnonzero(numbers == n))) for n in range(groups)]

@@ -1,0 +1,83 @@
+"""The metadata table of a table, for people: what it is, whether it is right, how to drop it.
+
+Looking changes nothing and needs no lock. A verification beside running writers pins what was
+committed when it began; if it finds differences and the table changed meanwhile, it says so, since
+a clean may have taken files that were to be looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lakewright.engine.metadata_verification import verify_metadata
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.snapshot import load_snapshot
+from lakewright.format.properties import load_properties
+from lakewright.format.timeline import load_timeline
+from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.summary import MetadataSummary, describe_metadata
+from lakewright.metadata.table import METADATA_FOLDER
+from lakewright.metadata.verification import Compared, Difference, Finding
+from lakewright.runtime.clock import Clock
+from lakewright.runtime.events import EventHook
+from lakewright.storage.base import Storage
+from lakewright.txn.access import Access
+from lakewright.txn.metadata_creation import drop_metadata_table
+from lakewright.txn.metadata_gate import has_metadata_table
+
+__all__ = ["CHANGED_MEANWHILE", "MetadataService"]
+
+CHANGED_MEANWHILE = "the table changed while it was verified; differences may come from that"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataService:
+    """`table.metadata`."""
+
+    storage: Storage
+    clock: Clock
+    options: ReadOptions
+    registry: MergerRegistry
+    access: Callable[[], Access]
+    """The means to change the table; asked for only by what changes it."""
+    on_event: EventHook
+
+    def describe(self) -> MetadataSummary | None:
+        """What the metadata table is; None if the table has none."""
+        properties = load_properties(self.storage, clock=self.clock)
+        return describe_metadata(self.storage, properties, load_timeline(self.storage, properties))
+
+    def verify(self, *indexes: str) -> Iterator[Finding]:
+        """Hold every record of all indexes, or of those named, against the table's files.
+
+        Gives each difference, and after each index how much was compared.
+
+        >>> for finding in table.metadata.verify("files"): print(finding)  # doctest: +SKIP
+        """
+        snapshot = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
+        differences = 0
+        for finding in verify_metadata(
+            snapshot,
+            only=indexes,
+            options=self.options,
+            registry=self.registry,
+            on_event=self.on_event,
+        ):
+            differences += isinstance(finding, Difference)
+            yield finding
+        if differences:
+            now = load_timeline(self.storage, snapshot.properties)
+            if now.completed().instants != snapshot.timeline.completed().instants:
+                yield Compared("", 0, 0, note=CHANGED_MEANWHILE)
+
+    def drop(self) -> bool:
+        """Remove the metadata table, in the order that is safe for readers; False if none is there.
+
+        Readers then list folders; a Hudi writer with hoodie.metadata.enable=true builds it again.
+        """
+        access = self.access()
+        if not has_metadata_table(access.properties()) and not self.storage.exists(METADATA_FOLDER):
+            return False
+        drop_metadata_table(access)
+        return True

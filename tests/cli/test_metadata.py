@@ -1,0 +1,83 @@
+"""The commands of the metadata table, on a real one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import lakewright as lw
+from lakewright.cli.app import app
+from tests.corpus import committed_tables
+
+TABLE = next(t for t in committed_tables() if t.name == "v9_mor_metadata_indexes")
+runner = CliRunner()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return TABLE.unpack(tmp_path)
+
+
+def run(*args: str, code: int = 0) -> str:
+    result = runner.invoke(app, list(args))
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_show_tells_indexes_state_size_and_how_far_it_is(table: Path) -> None:
+    shown = json.loads(run("metadata", "show", str(table), "--json"))
+    assert [i["index"] for i in shown["indexes"]] == [
+        "column_stats",
+        "files",
+        "partition_stats",
+        "record_index",
+    ]
+    assert shown["trusted"] and shown["problem"] is None
+    assert shown["synced to"] >= shown["last commit"]
+    assert all(i["state"] == "built" and i["file_groups"] > 0 for i in shown["indexes"])
+    stored = (table / ".hoodie/metadata").rglob("*-0_*")
+    assert shown["bytes"] == sum(f.stat().st_size for f in stored if not f.name.endswith(".crc"))
+    text = run("metadata", "show", str(table))
+    assert "trusted     yes" in text and "record_index: 2 file groups" in text
+
+
+def test_verify_ends_with_1_and_a_row_for_each_difference(table: Path) -> None:
+    assert run("metadata", "verify", str(table), "--index", "files", "-o", "json") == ""
+    gone = min(p for p in table.rglob("*.parquet") if ".hoodie" not in p.relative_to(table).parts)
+    size = gone.stat().st_size
+    gone.unlink()
+    told = json.loads(run("metadata", "verify", str(table), "--index", "files", "--json", code=1))
+    assert told == {
+        "index": "files",
+        "kind": "unexpected",
+        "key": f"{gone.parent.relative_to(table)}/{gone.name}",
+        "expected": None,
+        "found": {"size": size},
+    }
+    as_csv = run("metadata", "verify", str(table), "--index", "files", "-o", "csv", code=1)
+    (row,) = csv.DictReader(io.StringIO(as_csv))
+    assert row["kind"] == "unexpected" and gone.name in row["key"]
+
+
+def test_a_table_without_metadata_table_has_nothing_to_show(tmp_path: Path) -> None:
+    made = lw.Table.create(tmp_path / "t", schema=pa.schema([("id", pa.string())]), key=["id"])
+    for command in (["show"], ["verify"], ["drop"]):
+        run("metadata", *command, made.uri, code=3)
+
+
+def test_drop_removes_the_claim_and_the_folder(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string())])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"])
+    made.append(pa.table({"id": ["a"]}), options={"hoodie.metadata.enable": "true"})
+    assert made.properties.metadata_partitions
+    run("metadata", "drop", made.uri)
+    assert made.properties.metadata_partitions == ()
+    assert not (tmp_path / "t/.hoodie/metadata").exists()
+    assert made.scan().count() == 1
+    run("metadata", "drop", made.uri, code=3)

@@ -1,0 +1,180 @@
+"""The metadata table beside every write: it says what the folders say, wherever a process died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from lakewright.engine.coexistence import open_access
+from lakewright.engine.index_building import build_indexes
+from lakewright.engine.snapshot import load_snapshot
+from lakewright.format.partitions import list_table
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS
+from lakewright.metadata.verification import Difference
+from lakewright.runtime import SeededRandom
+from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
+from lakewright.storage.memory import MemoryStorage
+from lakewright.table import Table
+from lakewright.txn.access import Access
+from tests.engine.test_crash_everywhere import (
+    BEFORE,
+    DYING,
+    OPTIONS,
+    STEPS,
+    Step,
+    World,
+    orphans,
+    rows,
+    upsert,
+)
+from tests.txn.tables import NeverRuns
+
+FOLLOWING = upsert(rows("z1"))
+ALL = (COLUMN_STATS, BLOOM_FILTERS)
+VERSIONS = [6, 8]
+TYPES = ["cow", "mor"]
+WRITES = {name: step for name, step in STEPS.items() if not step.buckets}
+
+
+def access_of(world: World, storage: MemoryStorage | None = None) -> Access:
+    """Means of a living process to change the table."""
+    return open_access(
+        storage or world.storage,
+        OPTIONS,
+        clock=world.clock,
+        random=SeededRandom(world.bucket.changes),
+        spawner=NeverRuns(),
+        processes=world.processes,
+    )
+
+
+@cache
+def _start(version: int, type_: str, statistics: bool) -> dict[str, bytes]:
+    world = World.new(version, type_)
+    snapshot = load_snapshot(world.storage, clock=world.clock)
+    assert build_indexes(access_of(world), snapshot, ALL if statistics else ())
+    return {path: bytes(content) for path, content in world.bucket.objects().items()}
+
+
+def indexed(version: int, type_: str, *, statistics: bool = False) -> World:
+    """A table with a metadata table."""
+    world = World()
+    for path, content in _start(version, type_, statistics).items():
+        world.storage.replace(path, content)
+    world.clock.advance(1)
+    return world
+
+
+def check_listed(world: World, where: object = "") -> None:
+    """The metadata table is trusted, has nothing pending, and says what the folders say."""
+    table = Table(world.storage, clock=world.clock)
+    opened = table.snapshot().opened
+    assert opened.metadata is not None, (where, opened.warnings)
+    listed = list_table(world.storage)
+    filled = {partition for partition, files in listed.items() if files}
+    assert filled <= set(opened.metadata.partitions()) <= set(listed), where
+    assert opened.metadata.compare_with_listing(listed) == [], where
+    found = [f for f in table.metadata.verify() if isinstance(f, Difference)]
+    assert found == [], where
+
+
+def pending_in_metadata(world: World) -> list[str]:
+    """Instants of the metadata table that nobody finished."""
+    folder = ".hoodie/metadata/.hoodie/"
+    names = {p.rpartition("/")[2] for p in world.bucket.objects() if p.startswith(folder)}
+    unfinished = (".requested", ".inflight")
+    begun = {n.partition(".")[0] for n in names if n.endswith(unfinished)}
+    done = {n.partition(".")[0].partition("_")[0] for n in names if not n.endswith(unfinished)}
+    return sorted(begun - done)
+
+
+def crashes(
+    version: int, type_: str, step: Step, effect: bool, stride: int, statistics: bool
+) -> Iterator[World]:
+    """A world for every storage operation of a write, or some, at which its process died."""
+    index = 0
+    while True:
+        world = indexed(version, type_, statistics=statistics)
+        dying = MemoryStorage(world.bucket, faults=FaultPlan({index: crash(effect=effect)}))
+        try:
+            world.write(step.write, dying, own=DYING)
+        except SimulatedCrash:
+            world.processes.dead.add(DYING)
+            yield world
+        else:
+            return
+        index += stride
+
+
+def check_crashes(
+    name: str, version: int, type_: str, effect: bool, stride: int = 1, statistics: bool = False
+) -> None:
+    step, seen, count = STEPS[name], [], 0
+    for count, world in enumerate(crashes(version, type_, step, effect, stride, statistics), 1):
+        where = (count - 1) * stride
+        found = world.rows()
+        assert found in (BEFORE, step.after), where
+        seen.append(found)
+        world.write(FOLLOWING)
+        assert world.rows() == found | {"z1": 1}, where
+        check_listed(world, where)
+        assert orphans(world) == [], where
+        assert pending_in_metadata(world) == [], where
+        if found == BEFORE:
+            world.write(step.write)
+            assert {**world.rows(), "z1": 1} == {**step.after, "z1": 1}, where
+            check_listed(world, where)
+    assert count > 80 // stride
+    assert BEFORE in seen and (stride > 1 or step.after in seen)
+
+
+def check_write(name: str, version: int, type_: str, statistics: bool) -> None:
+    step = WRITES[name]
+    world = indexed(version, type_, statistics=statistics)
+    world.write(step.write)
+    assert world.rows() == step.after
+    check_listed(world)
+    world.write(FOLLOWING)
+    check_listed(world)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "type_"),
+    [("upsert", 6, "mor"), ("delete", 8, "mor"), ("overwrite", 8, "cow")],
+)
+def test_a_write_tells_every_index(name: str, version: int, type_: str) -> None:
+    check_write(name, version, type_, statistics=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("statistics", [False, True])
+def test_every_write_tells_every_index(
+    name: str, version: int, type_: str, statistics: bool
+) -> None:
+    check_write(name, version, type_, statistics)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "type_", "effect"),
+    [("upsert", 6, "mor", True), ("append", 8, "cow", False)],
+)
+def test_a_crash_at_any_operation_leaves_a_metadata_table_that_the_next_writer_repairs(
+    name: str, version: int, type_: str, effect: bool
+) -> None:
+    check_crashes(name, version, type_, effect, stride=29)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("effect", [False, True])
+def test_every_write_with_a_metadata_table_survives_a_crash_at_every_operation(
+    name: str, version: int, type_: str, effect: bool
+) -> None:
+    check_crashes(name, version, type_, effect, statistics=effect)

@@ -1,0 +1,288 @@
+"""Reading through a metadata table gives the same rows as without it, and skips files."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+import pytest
+
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.scan import Scan, make_scan
+from lakewright.engine.scan_plan import ScanPlan
+from lakewright.engine.snapshot import Snapshot, load_snapshot
+from lakewright.expr import Expr, bind, col, evaluate
+from lakewright.merge.registry import MergerRegistry
+from lakewright.runtime.clock import SystemClock
+from lakewright.runtime.events import ignore_events
+from lakewright.storage.local import LocalStorage
+from lakewright.table import Table
+from tests.corpus import committed_tables
+from tests.fixtures import SHARED_ABSENT, shared_tables, unpack
+
+LIVE = Path(__file__).resolve().parents[2] / ".cache" / "interop"
+QUICK = ("mor_v8_trips_8i3u1d.zip", "cow_v9_simple_meta.zip", "v9_mor_metadata_indexes")
+UNIQUE = ReadOptions(keys_are_unique=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A real table with a metadata table."""
+
+    name: str
+
+    def at(self, folder: Path) -> Path:
+        """Its place, unpacked."""
+        for table in shared_tables():
+            if table.id == self.name:
+                return unpack(table, folder)
+        for committed in committed_tables():
+            if committed.name == self.name:
+                return committed.unpack(folder)
+        return LIVE / self.name / "table"
+
+
+def cases() -> list[Any]:
+    names = [t.id for t in shared_tables() if not t.refused and t.rows is not None]
+    names += [t.name for t in committed_tables() if "metadata" in t.name]
+    names += [str(p.parent.relative_to(LIVE)) for p in sorted(LIVE.glob("*/*/table"))]
+    return [
+        pytest.param(Case(n), id=n, marks=() if n.startswith(prefixes()) else pytest.mark.slow)
+        for n in names
+    ]
+
+
+def prefixes() -> tuple[str, ...]:
+    return tuple(name.removesuffix(".zip") for name in QUICK)
+
+
+class Reading:
+    """One table, read whole without its metadata table and by filters through it."""
+
+    def __init__(self, path: Path) -> None:
+        storage, clock = LocalStorage(str(path)), SystemClock()
+        self.through = load_snapshot(storage, clock=clock)
+        without = load_snapshot(storage, clock=clock, use_metadata_table=False)
+        self.rows = scan_of(without, None).to_arrow().combine_chunks()
+        self.schema = without.schema.arrow
+
+    def expected(self, where: Expr) -> Counter[str]:
+        bound = bind(where, self.schema)
+        kept = [b.filter(evaluate(bound, b)) for b in self.rows.to_batches()]
+        return Counter(repr(row) for b in kept for row in b.to_pylist())
+
+    def found(
+        self, where: Expr, options: ReadOptions | None = None
+    ) -> tuple[Counter[str], ScanPlan]:
+        scan = scan_of(self.through, where, options)
+        return Counter(repr(row) for row in scan.to_arrow().to_pylist()), scan.plan()
+
+
+def scan_of(snapshot: Snapshot, where: Expr | None, options: ReadOptions | None = None) -> Scan:
+    return make_scan(
+        snapshot,
+        columns=None,
+        where=where,
+        mode="snapshot",
+        meta=True,
+        limit=None,
+        options=options or ReadOptions(threads=1),
+        registry=MergerRegistry(),
+        on_event=ignore_events,
+    )
+
+
+def random_filter(random: Random, rows: pa.Table, depth: int = 0) -> Expr:
+    if depth < 2 and random.random() < 0.4:
+        left, right = (random_filter(random, rows, depth + 1) for _ in range(2))
+        return left & right if random.random() < 0.6 else left | right
+    found = leaf(random, rows)
+    return ~found if random.random() < 0.15 else found
+
+
+def leaf(random: Random, rows: pa.Table) -> Expr:
+    fields = [f for f in rows.schema if comparable(f.type)]
+    field = random.choice(fields)
+    values = [v for v in rows[field.name].to_pylist() if v is not None and v == v]
+    column = col(field.name)
+    kind = random.randrange(8)
+    if kind == 0 or not values:
+        return column.is_null() if random.random() < 0.5 else ~column.is_null()
+    value = random.choice(values)
+    if kind == 1:
+        return column.isin(random.sample(values, min(len(values), random.randrange(1, 4))))
+    if kind == 2 and pt.is_string(field.type):
+        return column.like(value[: random.randrange(len(value) + 1)].replace("%", "_") + "%")
+    ops = (column == value, column == value, column < value, column <= value, column > value)
+    return random.choice((*ops, column >= value, column != value))
+
+
+def comparable(kind: pa.DataType) -> bool:
+    checks = (pt.is_string, pt.is_integer, pt.is_floating, pt.is_boolean, pt.is_date)
+    return any(check(kind) for check in checks) or pt.is_decimal(kind) or pt.is_timestamp(kind)
+
+
+def skipped(plan: ScanPlan) -> Counter[str]:
+    return Counter(
+        partitions=plan.partitions_skipped_by_statistics,
+        statistics=plan.skipped_by_statistics,
+        keys=plan.skipped_by_keys,
+    )
+
+
+def filters(reading: Reading, count: int, seed: str) -> Iterator[Expr]:
+    random = Random(seed)
+    for _ in range(count):
+        yield random_filter(random, reading.rows)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_random_filters_give_the_same_rows_with_and_without(
+    case: Case, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    reading = Reading(case.at(tmp_path))
+    if reading.through.opened.metadata is None or not reading.rows.num_rows:
+        return
+    total: Counter[str] = Counter()
+    count = 12 if case.name.startswith(prefixes()) else 60
+    for where in filters(reading, count, case.name):
+        rows, plan = reading.found(where)
+        assert rows == reading.expected(where), plan
+        total += skipped(plan)
+    assert reading.through.opened.warnings == []
+    many = len(reading.through.live_slices()) > 2
+    statistics = "column_stats" in reading.through.opened.metadata.indexes
+    assert not (many and statistics) or total["statistics"] + total["partitions"] > 0
+
+
+@pytest.fixture(scope="module")
+def simple(tmp_path_factory: pytest.TempPathFactory) -> Reading:
+    found = [t for t in shared_tables() if t.zip == "cow_v9_simple_meta.zip"]
+    if not found:
+        pytest.skip(SHARED_ABSENT)
+    return Reading(unpack(found[0], tmp_path_factory.mktemp("simple")))
+
+
+def test_a_filter_on_the_key_reads_the_file_group_that_has_it(simple: Reading) -> None:
+    by_keys = 0
+    for key in simple.rows["_hoodie_record_key"].to_pylist():
+        for where in (col("_hoodie_record_key") == key, col("txn_id") == key):
+            rows, plan = simple.found(where)
+            assert rows == simple.expected(where) and rows.total() == 1
+            assert len(plan.tasks) == 1
+            by_keys += plan.skipped_by_keys
+    assert by_keys > 0
+    assert simple.found(col("txn_id") == "no such key")[1].tasks == ()
+
+
+def test_a_filter_on_an_indexed_column_reads_the_file_groups_that_have_its_values(
+    simple: Reading,
+) -> None:
+    by_keys = 0
+    for column in ("merchant_name", "txn_date"):
+        for value in set(simple.rows[column].to_pylist()) - {None}:
+            where = col(column) == value
+            rows, plan = simple.found(where)
+            assert rows == simple.expected(where) and rows.total() > 0
+            by_keys += plan.skipped_by_keys
+    assert by_keys > 0
+
+
+def test_a_key_with_two_rows_is_found_in_both(tmp_path: Path) -> None:
+    found = [t for t in shared_tables() if t.zip == "cow_v9_timebasedkeygen_epochmillis.zip"]
+    if not found:
+        pytest.skip(SHARED_ABSENT)
+    reading = Reading(unpack(found[0], tmp_path))
+    keys = Counter(reading.rows["_hoodie_record_key"].to_pylist())
+    twice = next(key for key, count in keys.items() if count > 1)
+    where = col("_hoodie_record_key") == twice
+    assert reading.found(where)[0] == reading.expected(where)
+    # Who says that keys are unique gets what the index says.
+    assert reading.found(where, UNIQUE)[0].total() == 1
+
+
+def test_a_past_state_is_not_judged_by_statistics_of_the_present(simple: Reading) -> None:
+    storage, clock = simple.through.storage, SystemClock()
+    commits = simple.through.timeline.commits().completed()
+    for instant in list(commits)[:-1]:
+        at = instant.requested_time
+        then = load_snapshot(storage, clock=clock, as_of=at)
+        plain = load_snapshot(storage, clock=clock, as_of=at, use_metadata_table=False)
+        rows = scan_of(plain, None).to_arrow()
+        for key, amount in zip(
+            rows["_hoodie_record_key"].to_pylist(), rows["amount"].to_pylist(), strict=True
+        ):
+            for where in (col("_hoodie_record_key") == key, col("amount") == amount):
+                read = scan_of(then, where).to_arrow()
+                expected = rows.filter(rows_mask(rows, where, then))
+                assert sorted(map(repr, read.to_pylist())) == sorted(
+                    map(repr, expected.to_pylist())
+                )
+
+
+def rows_mask(rows: pa.Table, where: Expr, snapshot: Snapshot) -> pa.Array:
+    bound = bind(where, snapshot.schema.arrow)
+    (batch,) = rows.combine_chunks().to_batches()
+    return evaluate(bound, batch)
+
+
+# ---- a metadata table that is not to be trusted ------------------------------------------------
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    found = [t for t in shared_tables() if t.zip == "mor_v8_trips_8i3u1d.zip"]
+    if not found:
+        pytest.skip(SHARED_ABSENT)
+    return unpack(found[0], tmp_path)
+
+
+OWN = ".hoodie/metadata/.hoodie/timeline"
+
+
+def test_a_stale_metadata_table_is_not_used_and_the_way_out_is_told(trips: Path) -> None:
+    expected = sorted(map(repr, Table.open(trips).scan().to_arrow().to_pylist()))
+    newest = max((trips / ".hoodie/timeline").glob("*.deltacommit")).name[:17]
+    for file in (trips / OWN).glob(f"{newest}*"):
+        file.unlink()
+    scan = Table.open(trips).scan()
+    assert sorted(map(repr, scan.to_arrow().to_pylist())) == expected
+    (warning,) = scan.plan().warnings
+    assert "stale" in warning and "lakewright metadata verify" in warning
+    assert scan.plan().listing == "listing"
+
+
+@pytest.mark.parametrize("index", ["files", "column_stats", "partition_stats", "record_index"])
+def test_a_damaged_index_is_not_used_and_rows_are_the_same(index: str, trips: Path) -> None:
+    expected = Reading(trips)
+    for base in (trips / ".hoodie/metadata" / index).glob("*.hfile"):
+        data = bytearray(base.read_bytes())
+        data[40] ^= 0xFF
+        base.write_bytes(bytes(data))
+    reading = Reading(trips)
+    where = (col("fare") > 30.0) & (col("_hoodie_record_key") >= "")
+    key = expected.rows["_hoodie_record_key"][0].as_py()
+    for asked in (where, col("_hoodie_record_key").isin([key, "other"])):
+        assert reading.found(asked, UNIQUE)[0] == expected.expected(asked)
+    assert len(reading.through.opened.warnings) > 0
+
+
+def test_a_record_index_without_one_of_its_file_groups_finds_nothing_for_a_key(
+    simple: Reading, tmp_path: Path
+) -> None:
+    """Which would hide rows: the number of its keys says that it is not whole."""
+    source = Path(simple.through.storage.uri.removeprefix("file://"))
+    copy = Path(shutil.copytree(source, tmp_path / "copy"))
+    for file in (copy / ".hoodie/metadata/record_index").glob("*record-index-0009-0_*"):
+        file.unlink()
+    reading = Reading(copy)
+    for key in simple.rows["_hoodie_record_key"].to_pylist():
+        where = col("_hoodie_record_key") == key
+        assert reading.found(where)[0] == simple.expected(where)
