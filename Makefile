@@ -9,7 +9,7 @@ WORKERS ?= 2
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
 	interop-kills interop-service-kills interop-hfiles interop-locks interop-upserts interop-services \
-	interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed bench-services lock clean
+	interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed bench-metadata-reading bench-services lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -30,7 +30,7 @@ demo: setup java ## Open real tables, query and inspect them, print a report
 	$(BIN)/python -m lakewright.cli.app demo
 
 test: setup java check ## Lint, types, layers and the quick test suite
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not interop" tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not interop" tests
 
 check: lint types layers
 
@@ -45,7 +45,7 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 slow: setup java ## The longer proofs that need no Hudi
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m slow tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow tests
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
 	$(BIN)/python scripts/spark_env.py 35
@@ -127,6 +127,9 @@ bench-writing: interop-env ## Measure writing, beside real Hudi
 bench-services: interop-env ## Measure compaction, clean and archiving, beside real Hudi
 	$(BIN)/python scripts/spark_env.py 35
 	$(BIN)/python -m bench.services $(ARGS)
+
+bench-metadata-reading: interop-env ## Measure planning and look-ups by the metadata table
+	$(BIN)/python -m bench.metadata_reading $(ARGS)
 
 bench-keyed: interop-env ## Measure upserts and deletes, beside real Hudi and deltalake
 	$(BIN)/python scripts/spark_env.py 35

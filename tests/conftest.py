@@ -1,9 +1,12 @@
-"""Settings of all tests: hypothesis without a clock, and the same examples every time in CI."""
+"""Settings of all tests: hypothesis without a clock, the same examples every time in CI, and one
+process for the tests of the Spark room, whose session is dear."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -11,3 +14,15 @@ settings.register_profile(
 )
 settings.register_profile("ci", settings.get_profile("lakewright"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "lakewright")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spread single tests over processes, but those of the Spark room as one, and first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+
+    return Scheduling(config, log)

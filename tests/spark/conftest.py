@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,15 +13,6 @@ if TYPE_CHECKING:
 
 if find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep these tests in one process, where they are spread with `loadgroup`: a session is dear."""
-    if config.pluginmanager.hasplugin("xdist"):
-        here = Path(__file__).parent
-        for item in items:
-            if here in item.path.parents:
-                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
