@@ -84,10 +84,14 @@ def test_filters_select_what_a_filter_on_all_rows_selects(
     assert whole.num_rows > found.num_rows
 
 
-def test_statistics_skip_slices_that_cannot_match(trips: lw.Table) -> None:
+def test_statistics_skip_partitions_and_slices_that_cannot_match(trips: lw.Table) -> None:
     plan = trips.scan(where="ts > 99999999999999").plan()
-    assert plan.skipped_by_statistics == plan.slices_total > 0
+    assert plan.partitions_skipped_by_statistics == plan.partitions_total > 0
     assert plan.tasks == ()
+    oldest = min(trips.scan(columns=["ts"]).to_arrow()["ts"].to_pylist())
+    plan = trips.scan(where=f"ts <= {oldest}").plan()
+    assert 0 < plan.skipped_by_statistics + plan.partitions_skipped_by_statistics
+    assert len(plan.tasks) > 0
     assert "skipped by statistics" in str(plan)
 
 
