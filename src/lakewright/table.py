@@ -27,6 +27,7 @@ from lakewright.engine.coexistence import LockChoice, open_access, open_watch
 from lakewright.engine.keyed.deletes import delete_where, key_batches
 from lakewright.engine.keyed.partial import partial_schema
 from lakewright.engine.keyed.writer import KeyedWriter
+from lakewright.engine.listing import NOT_USED
 from lakewright.engine.new_table import NewTable
 from lakewright.engine.operations import (
     APPEND,
@@ -56,9 +57,10 @@ from lakewright.format.timeline import Timeline, load_timeline
 from lakewright.inspect import Inspector
 from lakewright.merge.protocol import RecordMerger
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.runtime.cancel import NEVER_CANCELLED, CancelToken
 from lakewright.runtime.clock import Clock, SystemClock
-from lakewright.runtime.events import EventHook, ignore_events
+from lakewright.runtime.events import Event, EventHook, ignore_events
 from lakewright.runtime.random import SystemRandom
 from lakewright.services.after_commit import WriteServices
 from lakewright.services.compaction import Compactor
@@ -219,13 +221,20 @@ class Table:
     def snapshot(
         self, as_of: str | datetime | None = None, *, options: ReadOptions | None = None
     ) -> Snapshot:
-        """Pin the state now, or as of an instant, a date-time or a savepoint."""
-        return load_snapshot(
+        """Pin the state now, or as of an instant, a date-time or a savepoint.
+
+        A metadata table that cannot be trusted is told of by an event; the reason is among the
+        warnings of what is planned.
+        """
+        pinned = load_snapshot(
             self._storage,
             clock=self._clock,
             as_of=as_of,
             use_metadata_table=(options or self._options).use_metadata_table,
         )
+        if pinned.opened.warnings:
+            self._on_event(Event(NOT_USED, len(pinned.opened.warnings), path=METADATA_FOLDER))
+        return pinned
 
     def scan(
         self,

@@ -71,6 +71,25 @@ def test_a_table_without_metadata_table_has_nothing_to_show(tmp_path: Path) -> N
         run("metadata", *command, made.uri, code=3)
 
 
+def test_rebuild_makes_a_damaged_metadata_table_right_again(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string())])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"])
+    enabled = {
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.index.column.stats.enable": "true",
+    }
+    made.append(pa.table({"id": ["a"]}), options=enabled)
+    before = made.properties.metadata_partitions
+    assert "column_stats" in before
+    for file in (tmp_path / "t/.hoodie/metadata/column_stats").glob(".*.log.1_[!0]*"):
+        file.write_bytes(b"damaged")
+    run("metadata", "verify", made.uri, code=1)
+    told = json.loads(run("metadata", "rebuild", made.uri, "--json"))
+    assert told == {"indexes": list(before), "left_out": []}
+    run("metadata", "verify", made.uri)
+    assert made.scan().count() == 1
+
+
 def test_drop_removes_the_claim_and_the_folder(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string())])
     made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"])

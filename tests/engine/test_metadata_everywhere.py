@@ -9,15 +9,24 @@ import pytest
 
 from lakewright.engine.coexistence import open_access
 from lakewright.engine.index_building import build_indexes
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.slice_keys import slice_rows
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.format.partitions import list_table
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS
-from lakewright.metadata.verification import Difference
+from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.creation import NewIndex
+from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.encoding import MetadataRecords
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
+from lakewright.metadata.payloads import secondary_index_records
+from lakewright.metadata.secondary_text import secondary_texts
+from lakewright.metadata.verification import Compared, Difference
 from lakewright.runtime import SeededRandom
 from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.memory import MemoryStorage
 from lakewright.table import Table
 from lakewright.txn.access import Access
+from lakewright.txn.metadata_creation import build_metadata_table
 from tests.engine.test_crash_everywhere import (
     BEFORE,
     DYING,
@@ -25,6 +34,7 @@ from tests.engine.test_crash_everywhere import (
     STEPS,
     Step,
     World,
+    delete,
     orphans,
     rows,
     upsert,
@@ -32,7 +42,8 @@ from tests.engine.test_crash_everywhere import (
 from tests.txn.tables import NeverRuns
 
 FOLLOWING = upsert(rows("z1"))
-ALL = (COLUMN_STATS, BLOOM_FILTERS)
+SECONDARY = "secondary_index_n"
+ALL = (COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX)
 VERSIONS = [6, 8]
 TYPES = ["cow", "mor"]
 WRITES = {name: step for name, step in STEPS.items() if not step.buckets}
@@ -170,7 +181,7 @@ def test_a_crash_at_any_operation_leaves_a_metadata_table_that_the_next_writer_r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("name", ["append", "overwrite", "upsert", "delete"])
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("effect", [False, True])
@@ -178,3 +189,55 @@ def test_every_write_with_a_metadata_table_survives_a_crash_at_every_operation(
     name: str, version: int, type_: str, effect: bool
 ) -> None:
     check_crashes(name, version, type_, effect, statistics=effect)
+
+
+BACK_AND_FORTH = (
+    delete("a1", "b1"),
+    upsert(rows("a1", "c1", n=5)),
+    delete("a1", "c1"),
+    upsert(rows("b1", n=6)),
+    upsert(rows("b1", "c1", n=7)),
+)
+
+
+@pytest.mark.parametrize(
+    "version", [8, pytest.param(6, marks=pytest.mark.slow, id="6 of the longer ones")]
+)
+def test_keys_that_come_back_are_in_the_record_index_again(version: int) -> None:
+    world = indexed(version, "mor", statistics=True)
+    for write in BACK_AND_FORTH:
+        world.write(write)
+    check_listed(world)
+    assert world.rows() == {"a2": 1, "b1": 7, "c1": 7}
+    table = Table(world.storage, clock=world.clock)
+    compared = [f for f in table.metadata.verify(RECORD_INDEX) if isinstance(f, Compared)]
+    assert sum(f.records for f in compared) == 3
+
+
+@pytest.mark.parametrize(
+    "type_", ["mor", pytest.param("cow", marks=pytest.mark.slow, id="cow of the longer ones")]
+)
+def test_a_secondary_index_follows_values_and_keys(type_: str) -> None:
+    world = indexed(8, type_, statistics=True)
+    begin_secondary(world, "n")
+    check_listed(world)
+    for write in (*BACK_AND_FORTH, *(STEPS[n].write for n in ("overwrite", "delete_partition"))):
+        world.write(write)
+        check_listed(world)
+    found = list(Table(world.storage, clock=world.clock).metadata.verify(SECONDARY))
+    assert [f.records for f in found if isinstance(f, Compared)][-1] > 0
+
+
+def begin_secondary(world: World, column: str) -> None:
+    """A secondary index with everything that the table has, as if Hudi had built it."""
+    access = access_of(world)
+    properties = access.properties()
+    snapshot = load_snapshot(world.storage, clock=world.clock)
+    records = [
+        secondary_index_records(texts, some.keys, version=properties.version)
+        for some in slice_rows(snapshot, ReadOptions(), MergerRegistry(), column=column)
+        if (texts := secondary_texts(some.values)) is not None
+    ]
+    definition = IndexDefinition(SECONDARY, "secondary_index", "identity", (column,), {})
+    new = NewIndex(SECONDARY, 2, MetadataRecords.joined(records), definition)
+    assert build_metadata_table(access, lambda *_: [new])

@@ -55,6 +55,9 @@ class OneHFile(FileGroupReader):
     def path(self) -> str:
         return self._part.path
 
+    def first_keys(self) -> list[bytes]:
+        return []
+
     def read(self, selection: Selection) -> list[Part]:
         keys, values = self._part.keys, self._part.values
         assert values is not None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptFileError, MetadataTableError
@@ -124,3 +125,24 @@ def test_damage_inside_a_log_block_names_the_file_and_the_place(tmp_path: Path) 
     with pytest.raises(CorruptFileError) as caught:
         group.read(Everything())
     assert caught.value.context == {"path": "x.log", "offset": start}
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9), max_size=4), steps_)
+def test_keys_are_counted_without_reading_the_base_file(
+    base: dict[str, int], steps: list[dict[str, int] | list[str]]
+) -> None:
+    alive = set(base)
+    for step in steps:
+        alive = alive | set(step) if isinstance(step, dict) else alive - set(step)
+    blocks = [
+        {k.encode(): files_value({k: n + 1}) for k, n in step.items()}
+        if isinstance(step, dict)
+        else step
+        for step in steps
+        if step
+    ]
+    stored = {k.encode(): files_value({k: n + 1}) for k, n in base.items()}
+    with TemporaryDirectory() as folder:
+        group = reader(Path(folder), stored or None, blocks)
+        assert group.count() == len(alive)

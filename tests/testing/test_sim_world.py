@@ -139,6 +139,25 @@ def test_a_stalled_process_stands_still_with_its_threads_and_others_go_on() -> N
     assert seen["quick"] < 2 and seen["slow"] >= 100
 
 
+def test_no_thread_stalls_its_process_while_another_one_publishes_under_the_lock() -> None:
+    world = World(0)
+    ends: dict[str, float] = {}
+
+    def work(actor: Actor, steady: bool) -> None:
+        actor.fates.steady = lambda operation: steady and operation.path == "published"
+        task = actor.spawn(lambda: actor.storage.replace("published", b""), "publishing thread")
+        actor.storage.exists("x")
+        task.result()
+        ends[actor.name] = world.now
+
+    rates = FaultRates(stall=1e-9, latency_s=1.0)
+    for name, steady in (("free", False), ("held", True)):
+        actor = world.add(name, lambda a, steady=steady: work(a, steady), rates=rates)  # type: ignore[misc]
+        actor.stall_at(1, 100.0)  # while the first operation, of the thread, takes its time
+    assert world.run().ok
+    assert ends["held"] < 10 and ends["free"] > 100
+
+
 def test_clocks_drift_jump_and_never_run_back_monotonically() -> None:
     world = World(6)
     read: dict[str, tuple[int, float]] = {}

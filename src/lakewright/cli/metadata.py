@@ -1,4 +1,4 @@
-"""`lakewright metadata`: the metadata table, shown, verified against the files, dropped."""
+"""`lakewright metadata`: the metadata table, shown, verified, built anew, dropped."""
 
 from __future__ import annotations
 
@@ -62,8 +62,31 @@ def verify(
 
     print_rows(_COLUMNS, differences(), form(output, as_json))
     if any(each.differences for each in told):
-        note(f"To be rid of it: lakewright metadata drop {uri}")
+        note(f"To build it anew: lakewright metadata rebuild {uri}; to be rid of it: drop")
         raise typer.Exit(DIFFERENCES)
+
+
+@app.command()
+def rebuild(
+    uri: Uri,
+    index: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="Build this index besides files; may be given repeatedly."),
+    ] = None,
+    lock: Lock = None,
+    as_json: AsJson = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Drop the metadata table and build it anew from the data files; writers may go on meanwhile.
+
+    It gets the indexes that it had, as far as they can be built here: files, column_stats,
+    partition_stats, bloom_filters. The others are named, and left out.
+    """
+    done = Table.open(uri, lock=lock, on_event=tell).metadata.rebuild(*(index or ()))
+    if not done.indexes:
+        nothing_to_do("Something is pending; the metadata table is gone, and not built yet.")
+    told = {"indexes": list(done.indexes), "left_out": list(done.left_out)}
+    print_value(told, form(output, as_json))
 
 
 @app.command()

@@ -14,14 +14,25 @@ import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.index_records import filter_records, statistics_changes, told_files
-from lakewright.engine.snapshot import Snapshot
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.record_changes import record_locations_of
+from lakewright.engine.slice_keys import slice_rows
+from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.table_schema import with_meta_columns, without_meta_columns
 from lakewright.format.timeline import Timeline
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import NewIndex, committed_files
 from lakewright.metadata.definitions import IndexDefinition
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS
+from lakewright.metadata.file_groups import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    record_index_group_count,
+)
+from lakewright.metadata.payloads import record_index_records
 from lakewright.metadata.record_schema import META_FIELDS
 from lakewright.metadata.wrapping import wrapper_of
 from lakewright.storage.base import Storage
@@ -37,14 +48,18 @@ _META: Final = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record
 
 
 def build_indexes(access: Access, snapshot: Snapshot, indexes: Collection[str] = ()) -> bool:
-    """Build a metadata table with `files` and some other indexes; whether it was built.
+    """Build a metadata table with `files` and some other indexes, or those that it lacks; whether
+    anything was built.
 
     See `build_metadata_table` for when it is not.
     """
-    if indexes_of(snapshot.properties):
+    present = indexes_of(snapshot.properties)
+    known = snapshot.properties
+    able = frozenset(indexes) if known.populate_meta_fields else frozenset(indexes) - {RECORD_INDEX}
+    missing = able - present
+    if present and not missing:
         return False
     stored = with_meta_columns(without_meta_columns(snapshot.schema.avro))
-    known = snapshot.properties
     left_out = {*(known.partition_fields if known.drop_partition_columns else ())}
     left_out.update(() if known.populate_meta_fields else META_FIELDS)
     kept = [field for field in arrow_schema(stored) if field.name not in left_out]
@@ -53,14 +68,26 @@ def build_indexes(access: Access, snapshot: Snapshot, indexes: Collection[str] =
         properties: TableProperties, timeline: Timeline, listing: Listing
     ) -> Sequence[NewIndex]:
         new: list[NewIndex] = []
-        if COLUMN_STATS in indexes:
+        if COLUMN_STATS in missing:
             schema = pa.schema(kept)
             new += statistics_indexes(access.storage, properties, timeline, listing, schema)
-        if BLOOM_FILTERS in indexes:
+        if RECORD_INDEX in missing:
+            new.append(_records(access, properties))
+        if BLOOM_FILTERS in missing:
             new.append(_filters(access.storage, properties, timeline, listing))
         return new
 
     return build_metadata_table(access, further)
+
+
+def _records(access: Access, properties: TableProperties) -> NewIndex:
+    """The place of every key, as the table is now; the caller holds the lock."""
+    now = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+    rows = slice_rows(now, ReadOptions(), MergerRegistry())
+    located = record_locations_of(rows, properties.timeline_zone)
+    groups = record_index_group_count(len(located))
+    records = record_index_records(located, version=properties.version)
+    return NewIndex(RECORD_INDEX, groups, records)
 
 
 def _filters(

@@ -18,6 +18,8 @@ import pyarrow as pa
 from lakewright.codec.bloom import SIMPLE, BloomFilter
 from lakewright.codec.parquet import ParquetFooter, open_parquet, read_row_group
 from lakewright.engine.base_footer import BLOOM, BLOOM_TYPE
+from lakewright.engine.record_changes import record_changes, secondary_changes, secondary_column
+from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.stored_statistics import (
     ColumnFacts,
     FileStatistics,
@@ -31,31 +33,42 @@ from lakewright.format.records import CommitMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import TableVersion
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
-from lakewright.metadata.definitions import load_definitions
+from lakewright.metadata.definitions import IndexDefinition, load_definitions
 from lakewright.metadata.encoding import MetadataRecords
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS
-from lakewright.metadata.index_changes import NO_CHANGES, IndexChange, IndexChanges
+from lakewright.metadata.file_groups import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    SECONDARY_PREFIX,
+)
+from lakewright.metadata.index_changes import IndexChange, IndexChanges
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
 from lakewright.metadata.wrapping import wrapper_of
 from lakewright.storage.base import Storage
 
-__all__ = ["filter_records", "index_changes", "statistics_changes", "told_files"]
+__all__ = [
+    "filter_records",
+    "index_changes",
+    "secondary_definitions",
+    "statistics_changes",
+    "told_files",
+]
 
 _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
 
 def index_changes(
-    storage: Storage,
-    properties: TableProperties,
-    instant: str,
-    content: CommitMetadata,
-    schema: pa.Schema,
+    snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
 ) -> IndexChanges:
-    """Changes of every index of statistics; `schema` has the columns of files, meta ones too."""
-    wanted = indexes_of(properties) & FILE_INDEXES
-    if not wanted:
-        return NO_CHANGES
+    """Changes of every index besides `files`; `schema` has the columns of files, meta ones too.
+
+    `snapshot` is what the write is based on; its files are there.
+    """
+    storage, properties = snapshot.storage, snapshot.properties
+    indexes = indexes_of(properties)
+    wanted = indexes & FILE_INDEXES
     paths = [
         (partition, stat.path or "")
         for partition, stats in content.partition_to_write_stats.items()
@@ -63,6 +76,11 @@ def index_changes(
     ]
     version = properties.version
     changes: dict[str, IndexChange] = {}
+    if RECORD_INDEX in indexes:
+        changes[RECORD_INDEX] = record_changes(snapshot, instant, content)
+    for definition in secondary_definitions(snapshot):
+        name = definition.name
+        changes[name] = secondary_changes(snapshot, instant, content, definition)
     if BLOOM_FILTERS in wanted:
         filters = filter_records(storage, paths, instant=instant, version=version)
         changes[BLOOM_FILTERS] = IndexChange(filters)
@@ -71,6 +89,16 @@ def index_changes(
         files = list(told_files(storage, paths, columns, counts=lambda block: block == instant))
         changes |= statistics_changes(wanted, files, columns, version=version)
     return changes
+
+
+def secondary_definitions(snapshot: Snapshot) -> list[IndexDefinition]:
+    """The secondary indexes of a table; `UnsupportedTableError` if one cannot be kept right."""
+    names = sorted(i for i in indexes_of(snapshot.properties) if i.startswith(SECONDARY_PREFIX))
+    known = load_definitions(snapshot.storage, snapshot.properties) if names else {}
+    found = [known.get(name, IndexDefinition(name, "", "", (), {})) for name in names]
+    for definition in found:
+        secondary_column(snapshot, definition)
+    return found
 
 
 def filter_records(

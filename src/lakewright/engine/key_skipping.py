@@ -4,13 +4,14 @@ A filter that names record keys (`_hoodie_record_key`, or values of all key fiel
 column with a secondary index, names file groups through the record index. The index has one place
 per key. A table may have a key in several rows all the same: appends do not look keys up, and keys
 of one partition may come back in another. So the index decides only if it is known that no key has
-two rows: the table has as many rows as the index has keys, or the caller says so. That also guards
-against an index that lost a part of itself.
+two rows: the table has as many rows as the index has keys, and a secondary index entries, or the
+caller says so. That also guards against an index that lost a part of itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -48,8 +49,12 @@ def slices_by_keys(
     where: Expr | None,
     *,
     keys_are_unique: bool,
+    every: Sequence[FileSlice] | None = None,
 ) -> Mask:
-    """True for slices that may hold a row of the keys or indexed values that the filter names."""
+    """True for slices that may hold a row of the keys or indexed values that the filter names.
+
+    `every` are all slices of the snapshot, if the caller knows them.
+    """
     everything = np.ones(len(slices), np.bool_)
     metadata = snapshot.opened.metadata
     if where is None or metadata is None or len(slices) < 2 or snapshot.bound is not None:
@@ -57,10 +62,14 @@ def slices_by_keys(
     if RECORD_INDEX not in metadata.indexes:
         return everything
     try:
-        keys = _named_keys(where, snapshot, metadata)
-        if keys is None or not (keys_are_unique or _has_unique_keys(snapshot, metadata)):
+        named = _named_keys(where, snapshot, metadata)
+        if named is None:
             return everything
-        places = metadata.record_index(keys).select(["partition", "file_id"])
+        if not keys_are_unique:
+            every = snapshot.live_slices() if every is None else every
+            if not _is_whole(named, snapshot, metadata, every):
+                return everything
+        places = metadata.record_index(named.keys).select(["partition", "file_id"])
     except UNTRUSTED as error:
         snapshot.opened.warnings.append(f"record index not used: {error.message}")
         return everything
@@ -69,15 +78,23 @@ def slices_by_keys(
     return np.array(kept, np.bool_)
 
 
-def _named_keys(where: Expr, snapshot: Snapshot, metadata: MetadataTable) -> pa.Array | None:
-    """Keys that every row that passes the filter has one of; None if the filter names none."""
-    for keys in (
-        _stored_keys(where, snapshot),
-        _formed_keys(where, snapshot),
-        *_indexed_keys(where, metadata),
-    ):
+@dataclass(frozen=True, slots=True)
+class _NamedKeys:
+    """Keys that every row that passes the filter has one of."""
+
+    keys: pa.Array
+    by: str | None = None
+    """The secondary index that told them."""
+
+
+def _named_keys(where: Expr, snapshot: Snapshot, metadata: MetadataTable) -> _NamedKeys | None:
+    """The keys that a filter names; None if it names none, or too many."""
+    for keys in (_stored_keys(where, snapshot), _formed_keys(where, snapshot)):
         if keys is not None and len(keys) <= KEYS_MAX:
-            return keys
+            return _NamedKeys(keys)
+    for named in _indexed_keys(where, metadata):
+        if len(named.keys) <= KEYS_MAX:
+            return named
     return None
 
 
@@ -116,7 +133,7 @@ def _has_one_text(values: pa.Array) -> bool:
     return bool(pt.is_integer(values.type))
 
 
-def _indexed_keys(where: Expr, metadata: MetadataTable) -> Iterator[pa.Array | None]:
+def _indexed_keys(where: Expr, metadata: MetadataTable) -> Iterator[_NamedKeys]:
     """Keys of rows with one of the asked values, by each secondary index."""
     for index in metadata.indexes:
         definition = metadata.definitions.get(index)
@@ -128,19 +145,25 @@ def _indexed_keys(where: Expr, metadata: MetadataTable) -> Iterator[pa.Array | N
         texts = None if values is None else secondary_texts(values)
         if texts is not None:
             found = metadata.secondary_index(index, texts.to_pylist())
-            yield found["key"].combine_chunks()
+            yield _NamedKeys(found["key"].combine_chunks(), index)
 
 
-def _has_unique_keys(snapshot: Snapshot, metadata: MetadataTable) -> bool:
-    rows = _row_count(snapshot, metadata)
+def _is_whole(
+    named: _NamedKeys, snapshot: Snapshot, metadata: MetadataTable, every: Sequence[FileSlice]
+) -> bool:
+    """Whether every row of the table has a key of its own in the indexes that are asked."""
+    rows = _row_count(snapshot, metadata, every)
     if rows is None or len(metadata.groups(RECORD_INDEX)) > GROUPS_MAX:
         return False
-    return rows == metadata.record_index_size()
+    if rows != metadata.record_index_size():
+        return False
+    return named.by is None or rows == metadata.secondary_index_size(named.by)
 
 
-def _row_count(snapshot: Snapshot, metadata: MetadataTable) -> int | None:
+def _row_count(
+    snapshot: Snapshot, metadata: MetadataTable, slices: Sequence[FileSlice]
+) -> int | None:
     """Rows of the table, by the statistics of its base files; None if logs may add or take some."""
-    slices = snapshot.live_slices()
     if COLUMN_STATS not in metadata.indexes or any(s.logs for s in slices):
         return None
     if RECORD_KEY_COLUMN not in metadata.statistics_columns():

@@ -21,6 +21,9 @@ from lakewright.storage.base import Storage
 UNTRUSTED = (FormatError, NotFoundError)
 """What reading a damaged or half-removed metadata table raises."""
 
+NOT_USED = "metadata_table.not_used"
+"""The event of a table that is read without the metadata table that it has."""
+
 Warn = Callable[[str], None]
 
 

@@ -6,7 +6,7 @@ table says, not even that it is up to date. Differences come one by one as they 
 each index `Compared` tells how much was looked at. Memory is bounded by one file group of an index
 and by `statistics_verification.AT_ONCE`; keys beyond the budget of merging go to scratch files.
 
-What Hudi itself leaves and is no difference: `docs/metadata.md`.
+What Hudi itself leaves and is no difference: `docs/metadata-reading.md`.
 """
 
 from __future__ import annotations

@@ -136,7 +136,8 @@ def plan_scan(
     """Choose the slices of a scan. `where` is bound to the table's schema."""
     opened = snapshot.opened
     every = opened.listing.partitions()
-    named = [p for p in every if partition_may_match(p, snapshot, where)]
+    spec = KeySpec.from_properties(snapshot.properties)
+    named = [p for p in every if partition_may_match(p, snapshot, where, spec)]
     kept = list(compress(named, partitions_by_statistics(named, snapshot, where)))
     view = snapshot.view(opened.listing.files(kept))
     if mode == "read_optimized":
@@ -148,7 +149,10 @@ def plan_scan(
     keep = slices_by_statistics(slices, snapshot, where, kept)
     left = list(compress(slices, keep))
     if mode == "snapshot":
-        holds = slices_by_keys(left, snapshot, where, keys_are_unique=keys_are_unique)
+        all_known = slices if len(kept) == len(every) else None
+        holds = slices_by_keys(
+            left, snapshot, where, keys_are_unique=keys_are_unique, every=all_known
+        )
         left = list(compress(left, holds))
     return ScanPlan(
         table=snapshot.properties.name,
@@ -168,13 +172,14 @@ def plan_scan(
     )
 
 
-def partition_may_match(partition: str, snapshot: Snapshot, where: Expr | None) -> bool:
+def partition_may_match(
+    partition: str, snapshot: Snapshot, where: Expr | None, spec: KeySpec | None = None
+) -> bool:
     """Whether a row of the partition may pass the filter, by the values in its path."""
     if where is None or not partition:
         return True
-    values = partition_path_values(
-        partition, KeySpec.from_properties(snapshot.properties), snapshot.schema.arrow
-    )
+    spec = KeySpec.from_properties(snapshot.properties) if spec is None else spec
+    values = partition_path_values(partition, spec, snapshot.schema.arrow)
     ranges: dict[str, ColumnRange] = {
         "_hoodie_partition_path": ColumnRange(partition, partition, 0, 1)
     }

@@ -1,10 +1,13 @@
 """Skipping by statistics of the metadata table: partitions first, then file slices.
 
 What cannot be decided is kept. Statistics of a file belong to its name and hold for every snapshot.
-Statistics of a partition belong to its newest state, and are left alone where they could be wrong:
+Statistics of a partition belong to its newest state, and Hudi merges them by the time at which a
+write was requested. If one write is completed while another is under way, what is left may be what
+the earlier one saw; a delta commit beside a pending compaction even leaves the files below that
+out. And nothing tells which write a record is of. So they are used only where all writes are known,
+and were done one after the other; and not
 
 - for a snapshot of the past;
-- while a compaction is pending: Hudi 1.0 leaves the files below it out of them;
 - for a column that some of the partition's files may not have, because rows of these read as null
   or as a default: it must have as many values there as the record key has.
 """
@@ -23,6 +26,8 @@ from lakewright.engine.listing import UNTRUSTED
 from lakewright.engine.snapshot import Snapshot
 from lakewright.expr import ColumnRange, Expr, RangeColumns, can_match, columns, keep_mask
 from lakewright.format.file_slices import FileSlice
+from lakewright.format.history import history_files
+from lakewright.format.timeline import Timeline
 from lakewright.merge.config import RECORD_KEY_COLUMN
 from lakewright.merge.names import MergeMode
 from lakewright.metadata.file_groups import PARTITION_STATS
@@ -57,14 +62,29 @@ def partitions_by_statistics(
 
 
 def _tells_partitions(metadata: MetadataTable, snapshot: Snapshot) -> bool:
-    timeline = snapshot.timeline
-    pending = (timeline.pending_compactions(), timeline.pending_log_compactions())
     return (
         PARTITION_STATS in metadata.indexes
         and RECORD_KEY_COLUMN in metadata.statistics_columns()
         and snapshot.bound is None
-        and not any(len(plans) for plans in pending)
+        and _was_sequential(snapshot.timeline)
+        and not history_files(snapshot.storage, snapshot.properties)
     )
+
+
+def _was_sequential(timeline: Timeline) -> bool:
+    """Whether each write was requested after the one before had completed, and none undone."""
+    if any(
+        len(plans) for plans in (timeline.pending_compactions(), timeline.pending_log_compactions())
+    ):
+        return False
+    if len(timeline.filter_actions("rollback", "restore")):
+        return False
+    ended = ""
+    for instant in timeline.commits().completed():
+        if instant.requested_time < ended:
+            return False
+        ended = instant.completion_time or instant.requested_time
+    return True
 
 
 def _whole(ranges: Mapping[str, RangeColumns], names: Sequence[str]) -> dict[str, RangeColumns]:

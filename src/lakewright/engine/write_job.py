@@ -21,7 +21,7 @@ from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.commit_callback import tell_commit
 from lakewright.engine.file_policies import bloom_policy, log_policy, parquet_policy, sizing_policy
 from lakewright.engine.index_building import build_indexes
-from lakewright.engine.index_records import index_changes
+from lakewright.engine.index_records import index_changes, secondary_definitions
 from lakewright.engine.key_detection import detect_keys
 from lakewright.engine.operations import Operation
 from lakewright.engine.proposal import Proposal, Validator
@@ -94,6 +94,7 @@ class WriteJob:
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         if chosen == "build" and build_indexes(access, snapshot, options.indexes):
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+        secondary_definitions(snapshot)
         if incoming is not None and not operation.keyed:
             _refuse_buckets(snapshot, options)
         record = without_meta_columns(snapshot.schema.avro)
@@ -294,8 +295,7 @@ class BegunWrite:
         )
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)
-        properties, storage = job.snapshot.properties, job.access.storage
-        indexed = index_changes(storage, properties, self.instant, metadata, self.context.schema)
+        indexed = index_changes(job.snapshot, self.instant, metadata, self.context.schema)
         committed = self._transaction.commit(ready, indexed)
         untold = tell_commit(
             job.options,

@@ -22,7 +22,7 @@ from lakewright.engine.time_settings import time_settings
 from lakewright.errors import OptionError
 from lakewright.format import property_keys as keys
 from lakewright.format.table_properties import TableProperties
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from lakewright.txn.access import FailedWrites
 from lakewright.txn.heartbeat import HeartbeatOptions
 
@@ -79,6 +79,11 @@ class WriteOptions(FileOptions, RowOptions):
         False,
         "A metadata table that is built gets statistics of columns too.",
         "hoodie.metadata.index.column.stats.enable",
+    )
+    record_index: bool = option(
+        False,
+        "A metadata table that is built gets an index of records too.",
+        "hoodie.metadata.record.index.enable",
     )
     bloom_filter_index: bool = option(
         False,
@@ -294,7 +299,11 @@ class WriteOptions(FileOptions, RowOptions):
     @property
     def indexes(self) -> frozenset[str]:
         """Indexes that a metadata table gets besides `files`, if it is built."""
-        chosen = {COLUMN_STATS: self.column_statistics, BLOOM_FILTERS: self.bloom_filter_index}
+        chosen = {
+            COLUMN_STATS: self.column_statistics,
+            RECORD_INDEX: self.record_index,
+            BLOOM_FILTERS: self.bloom_filter_index,
+        }
         return frozenset(index for index, wanted in chosen.items() if wanted)
 
     @property

@@ -47,6 +47,7 @@ __all__ = [
     "list_maps",
     "partition_list_record",
     "record_index_records",
+    "secondary_entry_records",
     "secondary_index_records",
 ]
 
@@ -148,7 +149,11 @@ def secondary_index_records(
     values: pa.StringArray, keys: pa.StringArray, *, version: TableVersion
 ) -> MetadataRecords:
     """Entries of a secondary index: the indexed value of each record, as text, and its key."""
-    entries = secondary_entries(values, keys)
+    return secondary_entry_records(secondary_entries(values, keys), version=version)
+
+
+def secondary_entry_records(entries: pa.BinaryArray, *, version: TableVersion) -> MetadataRecords:
+    """Records of the keys of a secondary index."""
     live = pa.RecordBatch.from_pydict({"isDeleted": pa.array([False])})
     one = encoded_parts(RecordKind.SECONDARY_INDEX, SECONDARY_INDEX, live, written_record(version))
     return MetadataRecords(entries, one.take(pa.array(np.zeros(len(entries), np.int64))))

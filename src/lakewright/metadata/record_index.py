@@ -40,6 +40,7 @@ __all__ = [
     "UUID_ENCODING",
     "located",
     "record_locations",
+    "require_placed",
     "secondary_keys",
     "without_deleted",
 ]
@@ -79,6 +80,7 @@ def record_locations(
 
     def read(number: int) -> list[Part]:
         mine = wanted.filter(pa.array(groups == number)).cast(pa.binary())
+        require_placed(readers[number], number, len(readers))
         return living(readers[number].read(Keys(mine)), newest_only=True)
 
     numbers = np.unique(groups).tolist()
@@ -89,6 +91,20 @@ def record_locations(
     table = located([part for parts in found for part in parts])
     at = pc.index_in(keys, value_set=table["key"].combine_chunks())
     return table.take(at).set_column(0, "key", keys)
+
+
+def require_placed(reader: FileGroupReader, number: int, groups: int) -> None:
+    """Raise `MetadataTableError` if keys of a file group do not belong into it.
+
+    The number of file groups is stored nowhere. Where one of them is lost, all keys are looked for
+    in the wrong place and none is found; but what is stored still tells where it was put.
+    """
+    found = pa.array(reader.first_keys(), pa.binary())
+    if not len(found):
+        return
+    belongs = file_group_index(_as_keys(found, reader.path), groups)
+    if (belongs != number).any():
+        raise broken(f"keys of file group {number} of {groups} belong into another", reader.path)
 
 
 def located(parts: Sequence[Part]) -> pa.Table:

@@ -9,7 +9,7 @@ regularly holds several generations. Damage is a `CorruptFileError` of the codec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -110,9 +110,7 @@ class FileGroupReader:
 
     def read(self, selection: Selection) -> list[Part]:
         """The selected records, oldest first."""
-        if self._opened is None:
-            self._opened = list(self._open())
-        opened = iter(self._opened)
+        opened = iter(self._files())
         parts = [self._cells(*next(opened), selection)] if self._base is not None else []
         for block in self._blocks:
             if block.type is BlockType.DELETE:
@@ -122,22 +120,31 @@ class FileGroupReader:
                 parts.append(self._cells(*next(opened), selection))
         return [part for part in parts if len(part.keys)]
 
-    def count(self) -> int:
+    def first_keys(self) -> list[bytes]:
+        """The least key of each file that was opened, to see whether they belong here."""
+        keys = [file.first_key for file, _ in self._files()]
+        return [key for key in keys if key is not None]
+
+    def count(self, alive: Callable[[Sequence[Part]], int] | None = None) -> int:
         """How many keys have a record that was not deleted since; logs are read, the base is not.
 
-        For indexes whose newer records simply win and carry no tombstones of their own.
+        `alive` counts records of logs without those that say of themselves that they are deleted.
         """
-        if self._opened is None:
-            self._opened = list(self._open())
-        base = self._opened[0][0] if self._base is not None else None
+        base = self._files()[0][0] if self._base is not None else None
         stored = 0 if base is None else base.entry_count
         logged = FileGroupReader(self._storage, None, self._blocks).read(Everything())
         if not logged:
             return stored
-        alive = [part.keys for part in living(logged, newest_only=True)]
-        keys = pa.concat_arrays([pa.array([], pa.binary()), *(p.keys for p in logged)]).unique()
+        left = living(logged, newest_only=True)
+        added = sum(len(part.keys) for part in left) if alive is None else alive(left)
+        keys = pa.concat_arrays([part.keys for part in logged]).unique()
         known = 0 if base is None else len(keys) - base.lookup(keys).null_count
-        return stored - known + sum(len(part) for part in alive)
+        return stored - known + added
+
+    def _files(self) -> list[tuple[HFile, str]]:
+        if self._opened is None:
+            self._opened = list(self._open())
+        return self._opened
 
     def _open(self) -> Iterator[tuple[HFile, str]]:
         if self._base is not None:

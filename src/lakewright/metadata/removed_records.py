@@ -7,6 +7,7 @@ deleted keys, or at version 6 by records that say so.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,13 +17,16 @@ from lakewright.format.version import TableVersion
 from lakewright.metadata.batch import FILE_INDEXES
 from lakewright.metadata.contents import statistics_entries
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS
-from lakewright.metadata.index_changes import IndexChange, IndexChanges
+from lakewright.metadata.index_changes import IndexChange
 from lakewright.metadata.keys import PARTITION_END, file_digests
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import deleted_statistics_records
 from lakewright.metadata.table import MetadataTable
 
 __all__ = ["removed_changes"]
+
+_FILE_END: Final = 48
+"""Keys of statistics end with the digest of the file's name."""
 
 
 def removed_changes(
@@ -31,7 +35,7 @@ def removed_changes(
     *,
     instant: str,
     version: TableVersion,
-) -> IndexChanges:
+) -> dict[str, IndexChange]:
     """Changes of the indexes of files, for files that are removed, by partition."""
     rows = [(partition, name) for partition, names in removed.items() for name in names]
     files = pa.table(
@@ -56,7 +60,7 @@ def _statistics(table: MetadataTable, files: pa.Table, version: TableVersion) ->
     found = []
     for reader in table.groups(COLUMN_STATS):
         entries = statistics_entries(reader)
-        of_files = pc.binary_slice(entries["key"], PARTITION_END, None)
+        of_files = pc.binary_slice(entries["key"], PARTITION_END, _FILE_END)
         found.append(entries.filter(pc.is_in(of_files, value_set=digests)))
     entries = pa.concat_tables(found).combine_chunks()
     if not version.metadata_operation_suffixes:

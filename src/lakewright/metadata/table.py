@@ -38,7 +38,12 @@ from lakewright.metadata.file_groups import (
 )
 from lakewright.metadata.files import Difference
 from lakewright.metadata.keys import file_group_number
-from lakewright.metadata.record_index import record_locations, secondary_keys
+from lakewright.metadata.record_index import (
+    record_locations,
+    require_placed,
+    secondary_keys,
+    without_deleted,
+)
 from lakewright.metadata.records import FileGroupReader
 from lakewright.metadata.statistics import aligned_ranges, column_statistics
 from lakewright.metadata.validity import check_fresh, valid_instants
@@ -191,7 +196,14 @@ class MetadataTable:
 
     def record_index_size(self) -> int:
         """How many keys the record index has."""
-        return sum(group.count() for group in self.groups(RECORD_INDEX))
+        groups = self.groups(RECORD_INDEX)
+        for number, group in enumerate(groups):
+            require_placed(group, number, len(groups))
+        return sum(group.count() for group in groups)
+
+    def secondary_index_size(self, name: str) -> int:
+        """How many entries a secondary index has: one per record, if it is whole."""
+        return sum(group.count(lambda p: len(without_deleted(p))) for group in self.groups(name))
 
     def record_index(self, keys: pa.StringArray, *, spawner: Spawner | None = None) -> pa.Table:
         """Where each record is: key, partition, file_id, instant_ms; null where it is nowhere.

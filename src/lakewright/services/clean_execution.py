@@ -9,6 +9,7 @@ nobody lists. Otherwise it stays, as an empty partition.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +27,7 @@ from lakewright.format.records import (
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.batch import FILE_INDEXES, batch_of_files, indexes_of
 from lakewright.metadata.file_changes import cleaned_files
-from lakewright.metadata.index_changes import NO_CHANGES, IndexChanges
+from lakewright.metadata.index_changes import IndexChange, IndexChanges
 from lakewright.metadata.removed_records import removed_changes
 from lakewright.metadata.table import MetadataTable
 from lakewright.runtime.events import Event
@@ -110,7 +111,7 @@ def _data_file(path: str | None) -> str:
 
 def _claim(access: Access, instant: str) -> tuple[CleanerPlan, Heartbeat] | None:
     """Make this process the one that executes the clean."""
-    with access.locked(f"clean {instant}") as lease:
+    with ExitStack() as failing, access.locked(f"clean {instant}") as lease:
         properties = access.properties()
         found = access.timeline(properties).get(instant, CLEAN)
         if found is None or found.completed or is_alive(access, instant):
@@ -123,10 +124,13 @@ def _claim(access: Access, instant: str) -> tuple[CleanerPlan, Heartbeat] | None
             return None
         plan = load_cleaner_plan(access.storage, properties, found)
         files_of_plan(plan)
+        lease.check()
         open_fence(access.storage, instant, access.processes.own)
+        lease.check()
         heartbeat = Heartbeat.start(
             access.storage, instant, access.heartbeat, clock=access.clock, spawner=access.spawner
         )
+        failing.push(heartbeat.after_failure)
         if found.state is State.REQUESTED:
             files.start(instant, CLEAN, content)
         return plan, heartbeat
@@ -191,12 +195,13 @@ def _emptied(access: Access, plan: CleanerPlan) -> tuple[Timeline, list[str]]:
 def _taken_back(access: Access, instant: str, files: dict[str, list[str]]) -> IndexChanges:
     """What the indexes of the metadata table have about the files."""
     properties = access.properties()
-    if not indexes_of(properties) & FILE_INDEXES:
-        return NO_CHANGES
+    changes = {index: IndexChange() for index in indexes_of(properties)}
+    if FILE_INDEXES.isdisjoint(changes):
+        return changes
     timeline = access.timeline(properties)
     table = MetadataTable.open(access.storage, properties, timeline, check=False)
     assert table is not None
-    return removed_changes(table, files, instant=instant, version=properties.version)
+    return changes | removed_changes(table, files, instant=instant, version=properties.version)
 
 
 # ---- the end, under the lock -------------------------------------------------------------------

@@ -276,9 +276,8 @@ class Compaction:
             extra_metadata={SCHEMA_KEY: to_json(without_meta_columns(snapshot.schema.avro))},
             operation_type=COMPACTION.operation,
         )
-        schema, instant = work.compactor.context.schema, execution.instant
-        storage, properties = self.access.storage, snapshot.properties
-        indexed = index_changes(storage, properties, instant, metadata, schema)
+        schema = work.compactor.context.schema
+        indexed = index_changes(snapshot, execution.instant, metadata, schema)
         prepared = Prepared(metadata, snapshot.timeline, rewrites=True)
         committed = execution.commit(prepared, indexed)
         return Compacted(

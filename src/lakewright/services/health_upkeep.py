@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakewright.format.instant_times import time_ms
+from lakewright.metadata.file_groups import SECONDARY_PREFIX
 from lakewright.services.archive_plan import Limit, LimitKind
 from lakewright.services.health import Finding, Severity, span
 from lakewright.services.health_commands import Commands
@@ -177,7 +178,9 @@ def _metadata(facts: TableFacts) -> Iterator[Finding]:
             "next write of ours), or let Hudi build it again.",
         )
     elif found.built:
-        foreign = sorted(set(found.built) - MAINTAINED)
+        foreign = sorted(
+            i for i in set(found.built) - MAINTAINED if not i.startswith(SECONDARY_PREFIX)
+        )
         kept = "Writes and services of ours keep it right."
         if foreign:
             kept = (

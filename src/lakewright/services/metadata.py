@@ -1,4 +1,4 @@
-"""The metadata table of a table, for people: what it is, whether it is right, how to drop it.
+"""The metadata table of a table, for people: what it is, whether it is right, how to get another.
 
 Looking changes nothing and needs no lock. A verification beside running writers pins what was
 committed when it began; if it finds differences and the table changed meanwhile, it says so, since
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from lakewright.engine.index_building import build_indexes
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.snapshot import load_snapshot
@@ -26,9 +27,19 @@ from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import drop_metadata_table
 from lakewright.txn.metadata_gate import has_metadata_table
 
-__all__ = ["CHANGED_MEANWHILE", "MetadataService"]
+__all__ = ["CHANGED_MEANWHILE", "MetadataService", "Rebuilt"]
 
 CHANGED_MEANWHILE = "the table changed while it was verified; differences may come from that"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What became of a metadata table."""
+
+    indexes: tuple[str, ...]
+    """Those that it has now; none if something pending forbids to begin."""
+    left_out: tuple[str, ...]
+    """Those that it had or was to have, and that are not built here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +92,18 @@ class MetadataService:
             return False
         drop_metadata_table(access)
         return True
+
+    def rebuild(self, *indexes: str) -> Rebuilt:
+        """Drop the metadata table and build it anew from the files, beside running writers.
+
+        By default it gets the indexes that it had, as far as they are built here. Whoever writes
+        between the two steps writes a table without metadata table, which is then listed.
+        """
+        access = self.access()
+        had = access.properties().metadata_partitions
+        wanted = frozenset(indexes or had)
+        drop_metadata_table(access)
+        snapshot = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
+        build_indexes(access, snapshot, wanted)
+        built = access.properties().metadata_partitions
+        return Rebuilt(built, tuple(sorted(wanted.union(had).difference(built))))

@@ -13,6 +13,7 @@ What can go wrong: a file that cannot be deleted ends the restore, which stays p
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Final
 
 from lakewright.engine.index_building import build_indexes
@@ -196,7 +197,7 @@ def _rollbacks_of(metadata: RestoreMetadata) -> list[RollbackMetadata]:
 
 def _claim(access: Access, instant: str) -> Heartbeat:
     """Make this process the one that executes the restore."""
-    with access.locked(f"restore {instant}") as lease:
+    with ExitStack() as failing, access.locked(f"restore {instant}") as lease:
         properties = access.properties()
         found = access.timeline(properties).get(instant, RESTORE)
         worker = who_works_on(access, instant)
@@ -213,9 +214,11 @@ def _claim(access: Access, instant: str) -> Heartbeat:
         # First the process, then its sign of life: an earlier owner that is known to be dead must
         # not make this one look dead.
         open_fence(access.storage, instant, access.processes.own)
+        lease.check()
         heartbeat = Heartbeat.start(
             access.storage, instant, access.heartbeat, clock=access.clock, spawner=access.spawner
         )
+        failing.push(heartbeat.after_failure)
         if found.state is State.REQUESTED:
             access.files(properties).start(instant, RESTORE)
         return heartbeat

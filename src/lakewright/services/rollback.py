@@ -15,12 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lakewright.engine.index_building import build_indexes
+from lakewright.engine.snapshot import load_snapshot
 from lakewright.errors import ConflictError, PlanBusyError
 from lakewright.format.instant import State
 from lakewright.format.records import (
     RollbackMetadata,
     load_rollback_metadata,
 )
+from lakewright.metadata.batch import indexes_of
 from lakewright.services.rollback_checks import Becomes, RollbackFacts, decide
 from lakewright.services.rollback_facts import Seen, look, workers
 from lakewright.txn.access import Access
@@ -124,11 +127,15 @@ def roll_back_instant(
     it or on what was built on it, `ServiceError` where something has to be undone first.
     """
     pass_metadata_gate(access, drop=drop_metadata_table)
+    indexes = indexes_of(access.properties())
     rollback, facts = _scheduled(access, instant, unschedule=unschedule)
     done = RolledBack(instant, facts.target.action, decide(facts), None)
     if rollback is not None:
         metadata = executed(access, rollback, keeps_plan=facts.runs_again)
         done = _told(done, rollback, metadata)
+    if indexes and not indexes_of(access.properties()):  # it could not follow
+        snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
+        build_indexes(access, snapshot, indexes)
     if facts.runs_again and unschedule:
         _take_plan_away(access, instant)
     return done

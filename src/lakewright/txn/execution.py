@@ -15,7 +15,7 @@ process is; the next attempt takes over. One that stalls and wakes up finds its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from lakewright.errors import (
@@ -167,7 +167,7 @@ def executing(access: Access, instant: str, kind: PlanKind) -> Iterator[Executio
 
 def _claimed(access: Access, instant: str, kind: PlanKind) -> _Claim:
     """Make this process the one that works on a plan."""
-    with access.locked(f"execution of {instant}") as lease:
+    with ExitStack() as failing, access.locked(f"execution of {instant}") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
         refuse_restore(timeline, "executed")
@@ -194,6 +194,7 @@ def _claimed(access: Access, instant: str, kind: PlanKind) -> _Claim:
             clock=access.clock,
             spawner=access.spawner,
         )
+        failing.push(heartbeat.after_failure)
         return _Claim(properties, found, kind, heartbeat)
 
 

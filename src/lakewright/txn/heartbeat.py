@@ -10,10 +10,17 @@ that of the newest Hudi, so that nobody is declared dead by a stricter rule than
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from lakewright.errors import FencedError, LakewrightError, NotFoundError, OptionError
+from lakewright.errors import (
+    ConflictError,
+    FencedError,
+    LakewrightError,
+    NotFoundError,
+    OptionError,
+)
 from lakewright.format.table_properties import META_FOLDER
 from lakewright.runtime.clock import Clock
 from lakewright.runtime.spawn import Spawner
@@ -119,6 +126,17 @@ class Heartbeat:
         if mine:
             stop_heartbeat(self._storage, self._instant)
         return mine
+
+    def after_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """How what a process began to work on ends if that fails: it gives no more signs of life.
+
+        The file stays if another process was quicker, since it may be that one's.
+        """
+        if isinstance(error, ConflictError):
+            self._stopped.set()
+        elif isinstance(error, LakewrightError):
+            with suppress(LakewrightError):
+                self.leave()
 
     def _expired(self) -> bool:
         return (self._clock.monotonic_s() - self._beat_s) * 1000 > self._options.tolerance_ms

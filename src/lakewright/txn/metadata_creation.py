@@ -50,10 +50,17 @@ from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_commit import STAGES
 from lakewright.txn.metadata_stats import written_stat
 from lakewright.txn.metadata_store import MetadataStore, open_store
-from lakewright.txn.metadata_undo import DELTA_COMMIT
+from lakewright.txn.metadata_undo import DELTA_COMMIT, cleared
 from lakewright.txn.restoring import refuse_restore
 
-__all__ = ["Further", "Listing", "build_metadata_table", "drop_indexes", "drop_metadata_table"]
+__all__ = [
+    "Further",
+    "Listing",
+    "build_metadata_table",
+    "drop_indexes",
+    "drop_metadata_table",
+    "drop_under",
+]
 
 _OPERATION: Final = "BULK_INSERT"
 
@@ -72,34 +79,43 @@ def _nothing_further(
 
 
 def build_metadata_table(access: Access, further: Further = _nothing_further) -> bool:
-    """Build the metadata table with its `files` index, and `further` ones; whether this call did.
+    """Build the metadata table with its `files` index, and `further` ones; or add these to one that
+    is there. Whether this call built anything.
 
-    Not if the table has one, nor where something is pending whose files cannot be told from
-    committed ones: then the next write tries again.
+    Nothing is built where something is pending whose files cannot be told from committed ones, or
+    another process builds an index: then the next write tries again.
     """
     with access.locked("building the metadata table") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
         refuse_restore(timeline, "indexed")
-        if indexes_of(properties) or _is_undecided(properties, timeline):
+        if properties.metadata_partitions_inflight or _is_undecided(properties, timeline):
             return False
+        present = properties.metadata_partitions
         listing = list_table(access.storage)
-        records = files_records(committed_files(timeline, listing), version=properties.version)
-        indexes = [NewIndex(FILES, 1, records), *further(properties, timeline, listing)]
-        lease.check()
-        access.storage.delete_tree(METADATA_FOLDER)
-        own = access.storage.child(METADATA_FOLDER)
-        found_table(own, metadata_properties(properties), clock=access.clock, random=access.random)
-        store = open_store(access, lease, properties, timeline)
+        indexes = [i for i in further(properties, timeline, listing) if i.name not in present]
+        if not present:
+            records = files_records(committed_files(timeline, listing), version=properties.version)
+            indexes.insert(0, NewIndex(FILES, 1, records))
+            _found(access, lease, properties)
+        store = cleared(open_store(access, lease, properties, timeline), lease, "")
         for index in indexes:
             taken = [i.requested_time for i in store.timeline]
             _begin(store, lease, first_instant(properties, timeline, taken), index)
             store = store.looked_again()
         _define(access, properties, indexes)
         lease.check()
-        _claim(access, *(index.name for index in indexes))
-    access.on_event(Event("metadata_table.built", len(listing), unit="partitions"))
-    return True
+        _claim(access, *present, *(index.name for index in indexes))
+    access.on_event(Event("metadata_table.built", len(indexes), unit="indexes"))
+    return bool(indexes)
+
+
+def _found(access: Access, lease: Lease, properties: TableProperties) -> None:
+    """Make an empty metadata table, over whatever a crash has left there."""
+    lease.check()
+    access.storage.delete_tree(METADATA_FOLDER)
+    own = access.storage.child(METADATA_FOLDER)
+    found_table(own, metadata_properties(properties), clock=access.clock, random=access.random)
 
 
 def _is_undecided(properties: TableProperties, timeline: Timeline) -> bool:
@@ -110,6 +126,7 @@ def _is_undecided(properties: TableProperties, timeline: Timeline) -> bool:
 def _begin(store: MetadataStore, lease: Lease, instant: str, index: NewIndex) -> None:
     """The first commit of an index: a stub in every file group, base files with its records."""
     storage, version = store.storage, store.properties.version
+    storage.delete_tree(index.name)  # what an earlier attempt has left
     mark = format_partition_metadata(instant, 1, now_ms=store.access.clock.now_ms())
     storage.replace(f"{index.name}/{PARTITION_METADATA_FILE}", mark)
     for number in range(index.groups):
@@ -175,11 +192,16 @@ def _define(access: Access, properties: TableProperties, indexes: Sequence[NewIn
 def drop_metadata_table(access: Access) -> None:
     """Take the metadata table away, or what a crash left of one."""
     with access.locked("dropping the metadata table") as lease:
-        if indexes_of(access.properties()):
-            lease.check()
-            _claim(access)
+        drop_under(access, lease)
+
+
+def drop_under(access: Access, lease: Lease) -> None:
+    """Take the metadata table away; the caller holds the lock."""
+    if indexes_of(access.properties()):
         lease.check()
-        removed = access.storage.delete_tree(METADATA_FOLDER)
+        _claim(access)
+    lease.check()
+    removed = access.storage.delete_tree(METADATA_FOLDER)
     access.on_event(Event("metadata_table.dropped", removed, unit="files"))
 
 

@@ -13,15 +13,15 @@ from lakewright.errors import UnsupportedTableError
 from lakewright.format import property_keys as keys
 from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
-from lakewright.metadata.file_groups import FILES
+from lakewright.metadata.file_groups import FILES, RECORD_INDEX, SECONDARY_PREFIX
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
 
 __all__ = ["MAINTAINED", "has_metadata_table", "pass_metadata_gate"]
 
-MAINTAINED: Final = FILE_INDEXES | {FILES}
-"""Indexes that every change of ours keeps right."""
+MAINTAINED: Final = FILE_INDEXES | {FILES, RECORD_INDEX}
+"""Indexes that every change of ours keeps right, besides the secondary ones."""
 _WAY_OUT: Final = (
     "Write with metadata_table='trim' to remove such indexes first, or with 'drop' to remove the "
     "whole metadata table (readers then list folders); a Hudi writer that has them switched on "
@@ -47,7 +47,7 @@ def pass_metadata_gate(access: Access, *, drop: bool, trim: bool = False) -> Non
         if claimed or access.storage.exists(METADATA_FOLDER):
             drop_metadata_table(access)
     elif claimed:
-        foreign = indexes_of(properties) - MAINTAINED
+        foreign = _unmaintained(properties)
         if trim and foreign and FILES in properties.metadata_partitions:
             drop_indexes(access, foreign)
             properties = access.properties()
@@ -55,6 +55,14 @@ def pass_metadata_gate(access: Access, *, drop: bool, trim: bool = False) -> Non
         MetadataTable.open(access.storage, properties, access.timeline(properties))
     elif access.storage.exists(METADATA_FOLDER):
         drop_metadata_table(access)
+
+
+def _unmaintained(properties: TableProperties) -> frozenset[str]:
+    """Indexes that are not kept right; that of records only where files store their keys."""
+    found = indexes_of(properties)
+    if not properties.populate_meta_fields:
+        return found - (MAINTAINED - {RECORD_INDEX})
+    return frozenset(i for i in found - MAINTAINED if not i.startswith(SECONDARY_PREFIX))
 
 
 def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
@@ -67,7 +75,7 @@ def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
             building,
         )
     indexes = properties.metadata_partitions
-    foreign = sorted(indexes_of(properties) - MAINTAINED)
+    foreign = sorted(_unmaintained(properties))
     if foreign or FILES not in indexes:
         what = f"the index {', '.join(foreign)}" if foreign else "no list of files"
         said = f"The table has a metadata table with {what}, which this write would leave behind"

@@ -1,10 +1,11 @@
 """What the rollback of a write means for the metadata table, before the write leaves the timeline.
 
 The metadata commit of the same time is rolled back with it, at the time of the data table's
-rollback. Where there is none, or a base file holds its records by now, files that the metadata
-table still lists are taken off the list. Version 6 leaves log files behind that a rollback made or
-cancelled; they are put on the list. All that is a commit at the rollback's own time, which counts
-when the rollback is completed.
+rollback. Where there is none, because the metadata table began later, files that it lists are taken
+off the list. If a base file holds its records by now, nothing takes them out of there again: the
+metadata table is dropped, and may be built anew. Version 6 leaves log files behind that a rollback
+made or cancelled; they are put on the list. All that is a commit at the rollback's own time, which
+counts when the rollback is completed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from __future__ import annotations
 from lakewright.format.records import RollbackMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
-from lakewright.metadata.batch import batch_of_files, indexes_of
+from lakewright.metadata.batch import FILE_INDEXES, batch_of_files, indexes_of
 from lakewright.metadata.file_changes import FileChanges, deleted_files, rollback_logs
+from lakewright.metadata.file_groups import FILES
 from lakewright.metadata.index_changes import IndexChange
 from lakewright.metadata.removed_records import removed_changes
 from lakewright.metadata.table import MetadataTable
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_commit import publish_metadata
+from lakewright.txn.metadata_creation import drop_under
 from lakewright.txn.metadata_store import ROLLBACK_SUFFIX, MetadataStore, open_store
 from lakewright.txn.metadata_undo import DELTA_COMMIT, finished, taken_back
 from lakewright.txn.pending_rollbacks import ROLLBACK, PendingRollback
@@ -46,7 +49,10 @@ def follow_rollback(
     store = finished(open_store(access, lease, properties, timeline), lease)
     target = rollback.target.commit_time
     commit = store.timeline.get(target, DELTA_COMMIT)
-    if commit is not None and not _is_compacted(store, target):
+    if commit is not None and _is_compacted(store, target):
+        drop_under(access, lease)
+        return None
+    if commit is not None:
         suffixed = properties.version.metadata_operation_suffixes
         time = f"{rollback.instant}{ROLLBACK_SUFFIX}" if suffixed else rollback.instant
         if store.timeline.get(time, ROLLBACK) is not None:
@@ -54,6 +60,9 @@ def follow_rollback(
         store = taken_back(store, lease, commit, time)
     table = _read(store, access)
     removed = _still_listed(table, metadata)
+    if removed and indexes_of(properties) - FILE_INDEXES - {FILES}:
+        drop_under(access, lease)  # its keys would have to be read from files that are gone
+        return None
     changes = FileChanges(written=rollback_logs(metadata).written, removed=removed)
     if changes.is_empty:
         return latest_time(store.timeline, properties)

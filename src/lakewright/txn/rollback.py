@@ -11,6 +11,7 @@ What can go wrong: a file that cannot be deleted fails the rollback, which stays
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from lakewright.errors import ConflictError
 from lakewright.format.instant import Instant, State
@@ -109,7 +110,7 @@ def execute_rollback(
 
 def _claim(access: Access, rollback: PendingRollback) -> Heartbeat | None:
     """Make this process the one that executes the rollback."""
-    with access.locked(f"rollback {rollback.instant}") as lease:
+    with ExitStack() as failing, access.locked(f"rollback {rollback.instant}") as lease:
         properties = access.properties()
         found = access.timeline(properties).get(rollback.instant, ROLLBACK)
         if found is None or found.completed or is_alive(access, rollback.instant):
@@ -126,6 +127,7 @@ def _claim(access: Access, rollback: PendingRollback) -> Heartbeat | None:
             clock=access.clock,
             spawner=access.spawner,
         )
+        failing.push(heartbeat.after_failure)
         if found.state is State.REQUESTED:
             access.files(properties).start(rollback.instant, ROLLBACK)
         close_fence(access.storage, rollback.target.commit_time)

@@ -37,7 +37,8 @@ from lakewright.format.records import (
 )
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
-from lakewright.metadata.batch import MetadataBatch, batch_of_commit
+from lakewright.metadata.batch import FILE_INDEXES, MetadataBatch, batch_of_commit
+from lakewright.metadata.file_groups import FILES
 from lakewright.metadata.index_changes import NO_CHANGES, IndexChanges
 from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.events import Event
@@ -297,6 +298,8 @@ class Transaction:
         self._check_still_ours(properties, timeline)
         prepared.guard(timeline)
         content = self._resolved(prepared, properties, timeline)
+        if metadata.indexes - FILE_INDEXES - {FILES}:
+            self._refuse_more_replaced(prepared, content)
         removed = self._reconcile(lease, content)
         self._heartbeat.check()
         lease.check()
@@ -367,6 +370,18 @@ class Transaction:
                 raise_conflict(mine, *found)
         extra = carried_forward(storage, properties, timeline, content.extra_metadata)
         return replace(content, extra_metadata=marked(extra, alone=self._access.alone))
+
+    def _refuse_more_replaced(self, prepared: Prepared, content: CommitMetadata) -> None:
+        """Which keys go was found out before the lock."""
+        known, now = (m.partition_to_replace_file_ids or {} for m in (prepared.metadata, content))
+        if {p: set(ids) for p, ids in known.items()} != {p: set(ids) for p, ids in now.items()}:
+            raise WriteConflictError(
+                "Rows came into the overwritten partitions meanwhile, and the indexes of records "
+                "must know which.",
+                hint="Nothing was published. Run the write again.",
+                context={"instant": self.instant},
+                retryable=True,
+            )
 
     def _refuse_undone(
         self, basis: Timeline, properties: TableProperties, timeline: Timeline

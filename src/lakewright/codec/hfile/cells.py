@@ -45,6 +45,8 @@ _LOOK: Final = 1 << 10
 """How far behind a place a cell is looked for."""
 _ROW_MAX: Final = 256
 """Longer rows are not guessed."""
+_HEAD: Final = np.array([0, 1, 2, 3, 8, 9])
+"""The bytes of a cell that tell the lengths of its key and of its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,9 @@ def _stretches(payloads: Payloads, blocks: Int64s) -> tuple[Int64s, Int64s, Int6
         return starts, ends, blocks
     share = np.arange(1, _CUTS) / _CUTS
     wished = (starts[:, None] + ((ends - starts)[:, None] * share).astype(np.int64)).ravel()
-    cuts = _guessed_cells(payloads.data, wished, np.repeat(ends, _CUTS - 1))
+    first = int(starts[0])
+    likely = min(int.from_bytes(payloads.data[first + 8 : first + 10].tobytes(), "big"), _ROW_MAX)
+    cuts = _guessed_cells(payloads.data, wished, np.repeat(ends, _CUTS - 1), likely)
     owners = np.repeat(blocks, _CUTS - 1)[cuts >= 0]
     every = np.concatenate([starts, cuts[cuts >= 0]])
     order = np.argsort(every, kind="stable")
@@ -223,10 +227,13 @@ def _stretches(payloads: Payloads, blocks: Int64s) -> tuple[Int64s, Int64s, Int6
     return begin, np.where(is_last, payloads.ends[owner], np.append(begin[1:], 0)), owner
 
 
-def _guessed_cells(data: npt.NDArray[np.uint8], wished: Int64s, ends: Int64s) -> Int64s:
+def _guessed_cells(
+    data: npt.NDArray[np.uint8], wished: Int64s, ends: Int64s, likely: int
+) -> Int64s:
     """Where the first cell behind each place may begin; -1 where none shows itself.
 
-    A key ends alike in all cells. The cell begins where its two lengths fit that ending.
+    A key ends alike in all cells. The cell begins where its two lengths fit that ending; `likely`
+    is a length of rows to begin with.
     """
     raw = data.data
     pairs = zip(wished.tolist(), np.minimum(wished + _LOOK, ends).tolist(), strict=True)
@@ -234,19 +241,20 @@ def _guessed_cells(data: npt.NDArray[np.uint8], wished: Int64s, ends: Int64s) ->
     found = wished + ahead
     cells = np.full(len(found), -1, np.int64)
     open_ = np.flatnonzero(ahead >= 0)
-    for length in range(_ROW_MAX):  # of the row; bounded, and one pass over the places each
+    for length in [likely, *range(_ROW_MAX)]:  # of the row; one pass over open places each
         if not len(open_):
             break
         begin = found[open_] - length - 10
-        inside = begin >= wished[open_] - _ROW_MAX
-        spot = np.maximum(begin, 0)
-        told = data[spot + 8].astype(np.int64) << 8 | data[spot + 9]
-        key = data[spot + 2].astype(np.int64) << 8 | data[spot + 3]
-        fits = inside & (begin >= 0) & (told == length) & (key == length + _KEY_END_SIZE + 2)
-        fits &= (data[spot] == 0) & (data[spot + 1] == 0)
+        head = data[begin[:, None] + _HEAD]
+        fits = (head == _head_of(length)).all(axis=1)
         cells[open_[fits]] = begin[fits]
         open_ = open_[~fits]
     return cells
+
+
+def _head_of(length: int) -> npt.NDArray[np.uint8]:
+    """How the cell of a row of this length begins, without the length of its value."""
+    return np.frombuffer(struct.pack(">iH", length + _KEY_END_SIZE + 2, length), np.uint8)
 
 
 def _block_by_block(

@@ -4,7 +4,8 @@ Reads what any of Hudi's writers left (HBase 2.4 and three native generations), 
 index levels, uncompressed or gzip. Keys are byte-sorted and come in file order as Arrow binary
 arrays; a look-up or a prefix scan touches only the blocks the index names. Every promise the bytes
 break - magics, sizes, checksums, counts, order - is a `CorruptFileError` with path and offset;
-other codecs are a `FormatError` with the codec's name. Checksums are verified unless told not to.
+other codecs are a `FormatError` with the codec's name. Checksums are verified unless told not to;
+those of compressed data blocks are gzip's own.
 An index without checksums, as Hudi's own writers leave it, is not trusted to say that a key is
 missing: where a key falls between two blocks, both are read.
 """
@@ -23,6 +24,7 @@ import pyarrow.compute as pc
 from lakewright.codec.hfile.blocks import HEADER_SIZE, Region, read_blocks
 from lakewright.codec.hfile.cells import Cells, starting_with, walk
 from lakewright.codec.hfile.layout import (
+    CODEC_GZ,
     DATA_MAGIC,
     FILE_INFO_MAGIC,
     INTERMEDIATE_MAGIC,
@@ -103,6 +105,11 @@ class HFile:
     def entry_count(self) -> int:
         """Number of cells, as the trailer tells."""
         return self.trailer.entry_count
+
+    @property
+    def first_key(self) -> bytes | None:
+        """The least key, as the index has it; None if there are no cells."""
+        return self._index.keys[0] if self._index.keys else None
 
     @property
     def block_count(self) -> int:
@@ -247,7 +254,8 @@ class HFile:
                 self._site,
                 end=end,
                 sizes=sizes[part],
-                verify=self._verify,
+                # What is compressed with gzip carries gzip's own sum, which inflating verifies.
+                verify=self._verify and self.trailer.codec != CODEC_GZ,
             )
             first = 0
             while first < len(read.offsets):  # bounded by the number of blocks

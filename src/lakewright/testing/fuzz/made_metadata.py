@@ -24,7 +24,7 @@ _VERSION = TableVersion.of(8)
 
 
 def written_hfiles() -> dict[str, bytes]:
-    """Small HFiles by name: many blocks, one block, none."""
+    """Small HFiles by name: many blocks, one block, none, and blocks that are cut to be walked."""
     keys = pa.array([f"key-{n:03}".encode() for n in range(120)], pa.binary())
     values = pa.array([bytes([n % 7]) * (n % 11) for n in range(120)], pa.binary())
     info = {"schema": written_schema(_VERSION).encode()}
@@ -35,7 +35,18 @@ def written_hfiles() -> dict[str, bytes]:
         "plain.hfile": encode_hfile(keys, values, meta={"bloomFilter": b"bits"}, policy=plain),
         "one-block.hfile": encode_hfile(keys, values, info=info),
         "empty.hfile": encode_hfile(keys[:0], values[:0], info=info),
+        "long-blocks.hfile": _long_blocks(),
     }
+
+
+def _long_blocks() -> bytes:
+    """Few bytes when compressed; values hold what looks like the end of a key and a cell."""
+    lure = bytes.fromhex("0000000c000000010000007fffffffffffffff04")
+    keys = pa.array([f"{n:05}".encode() for n in range(1200)], pa.binary())
+    values = pa.array(
+        [(lure if n % 5 == 0 else b"") + bytes(240) for n in range(1200)], pa.binary()
+    )
+    return encode_hfile(keys, values, policy=HFilePolicy(block_bytes=9000))
 
 
 def index_records() -> dict[str, tuple[str, list[tuple[bytes, bytes]]]]:

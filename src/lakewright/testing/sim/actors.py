@@ -55,11 +55,12 @@ class Actor:
         self.fates.certain = world.disk.has_folders
         self.main = Fiber(name, self, lambda: fn(self))
         self._client = MemoryClient(world.disk.bucket, self)
-        self.on_operation: Callable[[Operation, bool], None] = lambda _, __: None
+        self.on_operation: Callable[[Operation, bool], None] | None = None
         """Told of every storage operation, before and after its effect; may hold it up."""
         self._pending: dict[int, Fate] = {}
-        self._publishing = 0
-        """Threads in the one operation between their last look at the lock and its effect."""
+        self._publishing: set[Fiber] = set()
+        """Threads in the one operation between their last look at the lock and its effect; one that
+        failed may be tried again, and is still the same."""
         self._spawned = 0
         self.storage = SimStorage(
             world.disk, world.trace, root="", client=self._client, place=world.place
@@ -120,19 +121,18 @@ class Actor:
     def before(self, operation: Operation) -> None:
         """Take time, switch, and meet what prevents the operation."""
         scheduler = self.world.scheduler
-        if scheduler.current is None:
+        current = scheduler.current
+        if current is None:
             return
-        self._demand_own(operation)
+        if current.owner is not self:
+            raise AssertionError(f"{current} used the storage of {self.name} at {operation}")
         due = scheduler.now + self.fates.latency_s()
-        if self.fates.rates.stall and self.fates.steady(operation):
-            self._publishing += 1
-            try:
-                scheduler.pause(due)
-            finally:
-                self._publishing -= 1
-        else:
-            scheduler.pause(due)
-        self.on_operation(operation, False)
+        if self.fates.rates.stall:
+            publishes = self.fates.steady(operation)
+            (self._publishing.add if publishes else self._publishing.discard)(current)
+        scheduler.pause(due)
+        if self.on_operation is not None:
+            self.on_operation(operation, False)
         fate = self.fates.fate(operation)
         if fate is None:
             return
@@ -149,12 +149,14 @@ class Actor:
             disk.settle(operation, "setup", scheduler.now)
             return
         world.trace.add(scheduler.now, scheduler.current.name, operation.name, operation.path)
+        self._publishing.discard(scheduler.current)
         if disk.bucket.changes != disk.seen:
             disk.settle(operation, self.name, scheduler.now)
         fate = self._pending.pop(operation.index, None) if self._pending else None
         if fate is not None:
             self._meet(fate, operation)
-        self.on_operation(operation, True)
+        if self.on_operation is not None:
+            self.on_operation(operation, True)
 
     def view(self, operation: Operation, newest: int) -> int:
         """The newest state, or for listings an older one where the storage is not that strong."""
@@ -174,7 +176,7 @@ class Actor:
             self.crash(where)
             raise SimulatedCrash(f"{self.name} died {where}")
         if fate.kind is FateKind.STALL:
-            if self._publishing:
+            if self._publishing - {self.world.scheduler.current}:
                 return  # a process stands still with all its threads, and one must not now
             self.stall(fate.amount)
             self.world.scheduler.pause(self.world.now)
@@ -192,11 +194,6 @@ class Actor:
             context={"path": operation.path, "operation": operation.index},
             retryable=True,
         )
-
-    def _demand_own(self, operation: Operation) -> None:
-        current = self.world.scheduler.current
-        if current is None or current.owner is not self:
-            raise AssertionError(f"{current} used the storage of {self.name} at {operation}")
 
 
 class SimProcesses:

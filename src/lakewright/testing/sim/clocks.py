@@ -31,13 +31,15 @@ class ActorClock:
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970-01-01 UTC, as this process sees it."""
-        self._look()
-        return int(EPOCH_MS + self._scheduler.now * self.pace * 1000 + self.offset_ms)
+        counted_s = self.monotonic_s()
+        return int(EPOCH_MS + counted_s * 1000 + self.offset_ms)
 
     def monotonic_s(self) -> float:
         """Seconds since the world began, as this process counts them."""
-        self._look()
-        return self._scheduler.now * self.pace
+        scheduler = self._scheduler
+        if scheduler.current is not None:
+            scheduler.pause(scheduler.now + _READING_S)
+        return scheduler.now * self.pace
 
     def sleep(self, seconds: float) -> None:
         """Let others run until this process has counted so many seconds."""
@@ -47,10 +49,6 @@ class ActorClock:
     def jump(self, milliseconds: float) -> None:
         """Set the wall clock, either way, as an operator or NTP does."""
         self.offset_ms += milliseconds
-
-    def _look(self) -> None:
-        if self._scheduler.current is not None:
-            self._scheduler.pause(self._scheduler.now + _READING_S)
 
 
 class StoreClock:

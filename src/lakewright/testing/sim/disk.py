@@ -20,7 +20,7 @@ from lakewright.runtime.clock import Clock
 from lakewright.storage.base import MODIFIED_UNKNOWN, Guarantees, ObjectInfo
 from lakewright.storage.faults import Operation, SimulatedCrash
 from lakewright.storage.memory import MemoryBucket, MemoryClient, MemoryStorage
-from lakewright.storage.paths import checked, joined
+from lakewright.storage.paths import checked, checked_object, joined
 from lakewright.testing.sim.trace import Trace
 
 __all__ = ["Change", "Disk", "SimStorage"]
@@ -208,17 +208,27 @@ class SimStorage(MemoryStorage):
             self._end(operation)
         return count
 
+    def _found(self, name: str, path: str) -> Any:
+        """Objects are never behind, unlike listings."""
+        operation = self._begin(name, path or checked_object(path))
+        stored = self._disk.bucket.get(operation.path)
+        self._end(operation)
+        if stored is None:
+            self._absent(path)
+        return stored
+
     def _begin(self, name: str, path: str) -> Operation:
         client = self._client
         if client.killed:
             raise SimulatedCrash("this client was killed before")
-        operation = Operation(name, self._key(path), client.operations)
+        key = self._keys.get(path)
+        operation = Operation(name, self._key(path) if key is None else key, client.operations)
         client.operations += 1
         client.faults.before(operation)
         return operation
 
     def _end(self, operation: Operation) -> None:
-        if operation.name in _MAKES_FOLDERS and self._disk.has_folders:
+        if self._disk.has_folders and operation.name in _MAKES_FOLDERS:
             self._add_folder(operation.path.rpartition("/")[0])
         self._client.faults.after(operation)
 

@@ -206,6 +206,10 @@ class _Cells(FileGroupReader):
         """The file that errors must name."""
         return PATH
 
+    def first_keys(self) -> list[bytes]:
+        """None: there is but one file group, so all keys belong into it."""
+        return []
+
     def read(self, selection: Selection) -> list[Part]:
         """As the reader of a stored file group does it."""
         part = self._part

@@ -13,7 +13,6 @@ from typing import Final
 
 from lakewright.errors import LakewrightError
 from lakewright.format.file_slices import FileGroupId
-from lakewright.storage.faults import Operation
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.checkers.liveness import removed_when_old
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
@@ -94,19 +93,7 @@ def make(name: str, seed: int, rates: FaultRates) -> World:
 
 
 def _access(actor: Actor, table: SimTable, setting: Setting) -> Access:
-    access = replace(access_of(actor, table, setting), rollback_delay_ms=int(DELAY_S * 1000))
-    publishes = actor.fates.steady
-    actor.fates.steady = lambda operation: publishes(operation) or _claims(operation)
-    return access
-
-
-def _claims(operation: Operation) -> bool:
-    """Whether the operation makes an instant that of its process.
-
-    As when a state file is published, between it and the last look at the lock nothing can help.
-    """
-    folders = ("/.hoodie/.heartbeat/", "/.hoodie/.lakewright/fence/")
-    return operation.name == "replace" and any(folder in operation.path for folder in folders)
+    return replace(access_of(actor, table, setting), rollback_delay_ms=int(DELAY_S * 1000))
 
 
 def _tried(actor: Actor, what: str, attempt: object) -> None:

@@ -56,6 +56,7 @@ _SKEW_MS = 1_000
 _OVERTAKEN = frozenset({"14.3a"})
 """What a process that stood still may break for a moment: it becomes inflight after it was rolled
 back, finds out at its next step, and is rolled back again."""
+_CLAIMS = (f"/{HEARTBEAT_FOLDER}/", f"/{FENCE_FOLDER}/")
 _STATE_FILE = re.compile(r"/timeline/\d|/\.hoodie/\d")
 
 CRASHES = FaultRates(crash=0.003)
@@ -158,7 +159,7 @@ def access_of(actor: Actor, table: SimTable, setting: Setting) -> Access:
     """Everything that a process needs to change the table."""
     storage = table.storage(actor)
     processes = SimProcesses(actor, one_machine=setting.folders)
-    actor.fates.steady = _is_publication
+    actor.fates.steady = _is_under_the_lock
     return Access(
         storage=storage,
         lock=_lock(actor, table, setting, storage, processes),
@@ -189,9 +190,13 @@ def _hear(world: World, event: Event) -> None:
         world.count(_TOLD[event.kind])
 
 
-def _is_publication(operation: Operation) -> bool:
+def _is_under_the_lock(operation: Operation) -> bool:
+    """Whether an operation publishes a state file, or makes an instant that of its process."""
+    path = operation.path
+    if operation.name == "replace":
+        return any(folder in path for folder in _CLAIMS)
     publishes = operation.name in ("create_if_absent", "delete")
-    return publishes and _STATE_FILE.search(operation.path) is not None
+    return publishes and _STATE_FILE.search(path) is not None
 
 
 def _lock(
