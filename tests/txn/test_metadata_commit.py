@@ -1,0 +1,98 @@
+"""Commits of the metadata table: together with those of the table, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakewright.errors import MetadataTableError, UnsupportedTableError, WriteConflictError
+from lakewright.format import property_keys as keys
+from lakewright.format.properties import update_properties
+from lakewright.format.records import WriteStat
+from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
+from lakewright.storage.base import Storage
+from lakewright.txn.access import Access
+from lakewright.txn.metadata_creation import build_metadata_table, drop_metadata_table
+from lakewright.txn.metadata_gate import pass_metadata_gate
+from lakewright.txn.transaction import Transaction, begin
+from tests.txn.tables import new_access, new_storage, prepared, write_file
+
+VERSIONS = [6, 8]
+
+
+def begun(access: Access) -> Transaction:
+    transaction = begin(access, action="commit")
+    transaction.start()
+    return transaction
+
+
+def written(access: Access, transaction: Transaction, file_id: str) -> WriteStat:
+    stat = write_file(access.storage, transaction, "d1", file_id)
+    return replace(stat, file_size_in_bytes=access.storage.stat(stat.path or "").size)
+
+
+def listed(storage: Storage, access: Access) -> set[str]:
+    """File ids that the metadata table knows."""
+    properties = access.properties()
+    table = MetadataTable.open(storage, properties, access.timeline(properties))
+    assert table is not None
+    found = table.files(table.partitions()).values()
+    return {file.name.split("_")[0] for files in found for file in files}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_commit_is_in_the_metadata_table(version: int) -> None:
+    storage = new_storage(version)
+    access = new_access(storage)
+    assert build_metadata_table(access)
+    transaction = begun(access)
+    transaction.commit(prepared(access, written(access, transaction, "one-0")))
+    assert listed(storage, access) == {"one-0"}
+
+
+def test_a_write_is_a_conflict_if_a_metadata_table_came_or_went_meanwhile() -> None:
+    access = new_access(new_storage(8))
+    for change in (build_metadata_table, drop_metadata_table):
+        transaction = begun(access)
+        stat = written(access, transaction, "one-0")
+        change(access)
+        with pytest.raises(WriteConflictError, match="indexes"):
+            transaction.commit(prepared(access, stat))
+        transaction.abort()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_dead_commit_left_in_the_metadata_table_is_rolled_back(version: int) -> None:
+    storage = new_storage(version)
+    access = new_access(storage)
+    build_metadata_table(access)
+    own = storage.child(METADATA_FOLDER)
+    folder = ".hoodie/timeline" if version == 8 else ".hoodie"
+    dead = "20200101000000000"
+    own.create_if_absent(f"{folder}/{dead}.deltacommit.requested", b"")
+    own.create_if_absent(f"{folder}/{dead}.deltacommit.inflight", b"")
+    own.create_if_absent(f"files/.files-0000-0_{dead}.log.1_0-0-1", b"#HUDI#")
+    transaction = begun(access)
+    transaction.commit(prepared(access, written(access, transaction, "one-0")))
+    names = [info.name for info in own.walk()]
+    assert not [n for n in names if dead in n]
+    assert [n for n in names if n.endswith(".rollback")]
+    assert listed(storage, access) == {"one-0"}
+
+
+def test_the_gate_lets_only_what_is_kept_right_pass() -> None:
+    storage = new_storage(8)
+    access = new_access(storage)
+    build_metadata_table(access)
+    pass_metadata_gate(access, drop=False)
+    for claimed, said in (("files,expr_index_x", "expr_index_x"), ("column_stats", "files")):
+        update_properties(storage, {keys.METADATA_PARTITIONS: claimed}, clock=access.clock)
+        with pytest.raises(UnsupportedTableError, match=said):
+            pass_metadata_gate(access, drop=False)
+    update_properties(storage, {keys.METADATA_PARTITIONS: "files"}, clock=access.clock)
+    storage.delete_tree(METADATA_FOLDER)
+    with pytest.raises(MetadataTableError):
+        pass_metadata_gate(access, drop=False)
+    pass_metadata_gate(access, drop=True)
+    assert access.properties().metadata_partitions == ()
