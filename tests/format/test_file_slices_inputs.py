@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from lakewright.errors import NotFoundError
 from lakewright.format import view_inputs
 from lakewright.format.file_slices import FileGroupId
 from lakewright.format.partitions import ListedFile
@@ -92,6 +93,16 @@ def test_replaced_groups_come_from_completed_replacements_only(table: Table) -> 
         FileGroupId("p", "g"): T[1],
         FileGroupId("q", "f"): T[3],
     }
+
+
+def test_a_replacement_that_was_taken_back_meanwhile_is_told(table: Table) -> None:
+    table.replace(T[1], T[2], {"p": ["f"]})
+    timeline = load_timeline(table.storage, table.properties)
+    completed = timeline.filter_actions("replacecommit").completed().instants[0]
+    table.storage.delete(f"{table.properties.timeline_folder}/{completed.file_name}")
+    with pytest.raises(NotFoundError, match="taken back") as caught:
+        load_replaced(table.storage, table.properties, timeline)
+    assert caught.value.retryable and caught.value.context["instant"] == T[1]
 
 
 def test_the_view_puts_all_inputs_together(table: Table) -> None:

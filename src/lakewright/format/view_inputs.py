@@ -77,12 +77,17 @@ def _replacing(storage: Storage, properties: TableProperties, instant: Instant) 
     """What a replacement says, wherever it is: it may be archived since the timeline was listed."""
     try:
         return load_commit_metadata(storage, properties, instant)
-    except NotFoundError:
+    except NotFoundError as error:
         time = instant.requested_time
         for archived in archived_instants(storage, properties, begin=time, end=time):
             if isinstance(archived.metadata, CommitMetadata):
                 return archived.metadata
-        raise
+        raise NotFoundError(
+            f"The commit {time} was taken back while the table was looked at.",
+            hint="Open the table again: it is as it was before that commit.",
+            context={"table": storage.uri, "instant": time},
+            retryable=True,
+        ) from error
 
 
 def block_visibility(
