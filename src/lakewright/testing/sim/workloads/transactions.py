@@ -280,7 +280,11 @@ def outwaited(actor: Actor, table: SimTable, setting: Setting) -> Access:
 
 
 def check_nothing_left(actor: Actor, table: SimTable, access: Access) -> None:
-    """Nothing is pending, and no trace of any write is left."""
+    """Nothing is pending, and no trace of any write is left.
+
+    A beat that was on its way when its write ended takes itself away when it has arrived.
+    """
+    actor.clock.sleep(_BEAT.interval_ms / 1000)
     sweep_traces(access)
     for instant in table.state.timeline.pending():
         actor.world.violate("recovery", f"{instant} is left pending")
