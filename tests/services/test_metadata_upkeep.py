@@ -170,13 +170,13 @@ def test_a_write_that_died_after_it_told_the_metadata_table_keeps_it_from_compac
 @pytest.mark.parametrize("version", VERSIONS)
 def test_indexes_that_are_not_kept_right_can_be_dropped_alone(version: int) -> None:
     world = indexed(version, "cow")
-    claim = {keys.METADATA_PARTITIONS: "files,record_index"}
+    claim = {keys.METADATA_PARTITIONS: "files,expr_index_x"}
     update_properties(world.storage, claim, clock=world.clock)
-    world.storage.replace(f"{METADATA_FOLDER}/record_index/x", b"1")
-    with pytest.raises(UnsupportedTableError, match="record_index"):
+    world.storage.replace(f"{METADATA_FOLDER}/expr_index_x/x", b"1")
+    with pytest.raises(UnsupportedTableError, match="expr_index_x"):
         write(world, 3)
     trim = WriteOptions.of(metadata_table="trim")
     world.write(upsert(rows("a1", n=7), trim))
     assert access_of(world).properties().metadata_partitions == ("files",)
-    assert not any("record_index" in path for path in world.bucket.objects())
+    assert not any("expr_index_x" in path for path in world.bucket.objects())
     check_listed(world)

@@ -90,6 +90,11 @@ def test_the_gate_lets_only_what_is_kept_right_pass() -> None:
         update_properties(storage, {keys.METADATA_PARTITIONS: claimed}, clock=access.clock)
         with pytest.raises(UnsupportedTableError, match=said):
             pass_metadata_gate(access, drop=False)
+    update_properties(storage, {keys.METADATA_PARTITIONS: "files,record_index"}, clock=access.clock)
+    newer = b'{"indexDefinitions": {"record_index": {"version": "V2"}}}'
+    storage.replace(".hoodie/.index_defs/index.json", newer)
+    with pytest.raises(UnsupportedTableError, match="newer layout"):
+        pass_metadata_gate(access, drop=False)
     update_properties(storage, {keys.METADATA_PARTITIONS: "files"}, clock=access.clock)
     storage.delete_tree(METADATA_FOLDER)
     with pytest.raises(MetadataTableError):

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from lakewright.errors import MetadataTableError, NotFoundError
 from lakewright.format.file_names import parse_data_file
 from lakewright.format.version import TableVersion
 from lakewright.metadata.containers import GroupLog, log_blocks
@@ -37,8 +38,18 @@ NO_CHANGES: Final[IndexChanges] = MappingProxyType({})
 
 def group_count(storage: Storage, index: str) -> int:
     """File groups of an index: as many as its folder has; `storage` is the data table's."""
-    names = storage.names(f"{METADATA_FOLDER}/{index}")
-    return len({parsed.file_id for name in names if (parsed := parse_data_file(name)) is not None})
+    try:
+        names = storage.names(f"{METADATA_FOLDER}/{index}")
+    except NotFoundError:
+        names = []
+    found = {parsed.file_id for name in names if (parsed := parse_data_file(name)) is not None}
+    if not found:
+        raise MetadataTableError(
+            f"The index {index} of the metadata table has no file groups.",
+            hint="Nothing was published. Drop the metadata table, or rebuild it, and write again.",
+            context={"table": storage.uri, "index": index},
+        )
+    return len(found)
 
 
 def index_logs(

@@ -13,6 +13,7 @@ from lakewright.errors import UnsupportedTableError
 from lakewright.format import property_keys as keys
 from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
+from lakewright.metadata.definitions import load_definitions
 from lakewright.metadata.file_groups import FILES, RECORD_INDEX, SECONDARY_PREFIX
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.txn.access import Access
@@ -22,6 +23,7 @@ __all__ = ["MAINTAINED", "has_metadata_table", "pass_metadata_gate"]
 
 MAINTAINED: Final = FILE_INDEXES | {FILES, RECORD_INDEX}
 """Indexes that every change of ours keeps right, besides the secondary ones."""
+_VERSION: Final = "V1"
 _WAY_OUT: Final = (
     "Write with metadata_table='trim' to remove such indexes first, or with 'drop' to remove the "
     "whole metadata table (readers then list folders); a Hudi writer that has them switched on "
@@ -80,6 +82,20 @@ def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
         what = f"the index {', '.join(foreign)}" if foreign else "no list of files"
         said = f"The table has a metadata table with {what}, which this write would leave behind"
         raise _refused(access, said, keys.METADATA_PARTITIONS, indexes)
+    if indexes != (FILES,):
+        _refuse_newer(access, properties)
+
+
+def _refuse_newer(access: Access, properties: TableProperties) -> None:
+    """Indexes that were built by the rules of a newer release, or per partition."""
+    for definition in load_definitions(access.storage, properties).values():
+        newer = definition.version != _VERSION or definition.is_partitioned
+        if newer and definition.name in indexes_of(properties):
+            said = (
+                f"The index {definition.name} of its metadata table has a newer layout, which "
+                "this write would not keep"
+            )
+            raise _refused(access, said, keys.METADATA_PARTITIONS, properties.metadata_partitions)
 
 
 def _refused(
