@@ -25,8 +25,8 @@ QUICK = ("mor_v8_trips_8i3u1d.zip", "mor_v6_comprehensive_types.zip")
 WRONG_BY_HUDI = {
     # 0.15.0 builds the statistics anew after a restore, from no files: 4 files of 15 columns.
     "v6_cow_undone_timestamp": {("column_stats", DifferenceKind.MISSING): 60},
-    # 1.0.2 leaves the base files below a compaction out of the statistics that a delta commit beside
-    # it leaves; those of the compaction itself have the earlier time, and lose.
+    # 1.0.2 leaves the base files below a compaction out of the statistics that a delta commit
+    # beside it leaves; those of the compaction itself have the earlier time, and lose.
     "v8_mor_pending_compaction_complex": {("partition_stats", DifferenceKind.DIFFERENT): 22},
 }
 """Differences that Hudi itself left in tables that it made for `make interop`."""
