@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from lakewright.cli.app import app
 from tests.fixtures import SHARED_ABSENT, shared_tables, unpack
+from tests.quickly import a_few_quickly
 
 TABLES = {t.id: t for t in shared_tables()}
 pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)
@@ -101,12 +102,15 @@ def test_plan_shows_what_is_skipped(trips: Path) -> None:
 
 @pytest.mark.parametrize(
     ("args", "code", "words"),
-    [
-        (["table", "show", "{missing}"], 1, "table.not_found"),
-        (["table", "read", "{trips}", "-w", "city = "], 2, "config.filter"),
-        (["table", "read", "{trips}", "-c", "citty"], 2, "city"),
-        (["timeline", "instant", "{trips}", "1"], 1, "table.instant_not_found"),
-    ],
+    a_few_quickly(
+        [
+            (["table", "read", "{trips}", "-w", "city = "], 2, "config.filter"),
+            (["table", "show", "{missing}"], 1, "table.not_found"),
+            (["table", "read", "{trips}", "-c", "citty"], 2, "city"),
+            (["timeline", "instant", "{trips}", "1"], 1, "table.instant_not_found"),
+        ],
+        1,
+    ),
 )
 def test_errors_are_two_lines_and_an_exit_code(
     args: list[str], code: int, words: str, trips: Path, tmp_path: Path

@@ -229,6 +229,7 @@ def test_a_key_with_two_rows_is_found_in_both(tmp_path: Path) -> None:
     assert reading.found(where, UNIQUE)[0].total() == 1
 
 
+@pytest.mark.slow
 def test_a_past_state_is_not_judged_by_statistics_of_the_present(simple: Reading) -> None:
     storage, clock = simple.through.storage, SystemClock()
     commits = simple.through.timeline.commits().completed()

@@ -23,7 +23,7 @@ TABLES = [
 pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)
 
 
-@pytest.mark.parametrize("shared", a_few_quickly(TABLES, 2), ids=lambda t: t.id)
+@pytest.mark.parametrize("shared", a_few_quickly(TABLES, 1), ids=lambda t: t.id)
 def test_rows_from_s3_are_the_expected_ones(
     shared: SharedTable, s3_endpoint: str, tmp_path: Path
 ) -> None:

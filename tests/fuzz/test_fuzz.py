@@ -130,6 +130,7 @@ def test_children_that_die_hang_or_grow_are_findings_and_the_run_goes_on(tmp_pat
     assert Path(died.saved).read_bytes() == died.data == remade
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_behind_its_last_round(tmp_path: Path) -> None:
     targets = ("tests.fuzz.planted:REFUSES", "tests.fuzz.planted:LIES")
     plan = Plan(targets=targets, seed=3, round_files=40, state=tmp_path / "state.json")

@@ -55,6 +55,7 @@ def test_columns_filter_and_moment_are_options(spark: SparkSession, orders: Path
     assert spark_rows(frame) == arrow_rows(wanted.to_arrow())
 
 
+@pytest.mark.slow
 def test_sql_reads_through_a_view(spark: SparkSession, orders: Path) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW v USING lakewright OPTIONS (path '{orders}')")
     rows = lw.Table.open(orders).scan().to_arrow().to_pylist()

@@ -74,6 +74,7 @@ def test_the_format_is_registered_where_spark_has_the_means(spark: SparkSession)
     assert register(spark) == (int(spark.version.split(".")[0]) >= 4)
 
 
+@pytest.mark.slow
 def test_the_package_travels_as_a_zip_that_is_the_same_every_time(tmp_path: Path) -> None:
     name, content = package_zip()
     assert package_zip() == (name, content)

@@ -69,7 +69,7 @@ def test_every_type_comes_back_from_every_kind_of_table(
     assert last is not None and last.action == ("commit" if type_ == "cow" else "deltacommit")
 
 
-@pytest.mark.parametrize("road", ["inline", "tasks"])
+@pytest.mark.parametrize("road", ["tasks", pytest.param("inline", marks=pytest.mark.slow)])
 def test_an_append_fills_small_files_and_adds_the_rest(
     spark: SparkSession, tmp_path: Path, road: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

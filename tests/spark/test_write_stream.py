@@ -81,9 +81,8 @@ def test_batches_go_on_across_restarts(feed: Feed) -> None:
     assert not feed.known
 
 
-@pytest.mark.parametrize(
-    "operation", ["append", pytest.param("bulk_insert", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("operation", ["append", "bulk_insert"])
+@pytest.mark.slow
 def test_a_batch_that_spark_did_not_note_is_not_written_again(feed: Feed, operation: str) -> None:
     feed.put("a")
     feed.put("b")

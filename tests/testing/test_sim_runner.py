@@ -69,6 +69,7 @@ def test_the_broken_toy_is_caught_by_several_rules() -> None:
     assert "replay: python -m lakewright.testing.sim --world toy-broken" in summary.to_text()
 
 
+@pytest.mark.slow
 def test_other_processes_play_the_same_worlds() -> None:
     """Strings hash differently in each of them, so nothing may depend on the order of a set."""
     alone, shared = run_many("storm", range(6)), run_many("storm", range(6), jobs=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "lakewright"
 MODULES = sorted(SOURCE.rglob("*.py"))
-IDS = [str(m.relative_to(SOURCE)) for m in MODULES]
 
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
@@ -44,18 +44,28 @@ def _name(node: ast.expr) -> str:
     return "?"
 
 
-@pytest.mark.parametrize("module", MODULES, ids=IDS)
-def test_module_is_short_and_says_its_contract(module: Path) -> None:
-    text = module.read_text()
-    assert len(text.splitlines()) <= MODULE_LINES_MAX
-    docstring = ast.get_docstring(ast.parse(text))
-    assert docstring is not None and len(docstring) > 20
+@pytest.fixture(scope="module")
+def sources() -> dict[str, tuple[str, ast.Module]]:
+    """Text and tree of every module, by its path in the package."""
+    texts = {str(m.relative_to(SOURCE)): m.read_text() for m in MODULES}
+    return {name: (text, ast.parse(text)) for name, text in texts.items()}
 
 
-@pytest.mark.parametrize("module", MODULES, ids=IDS)
-def test_functions_are_short_and_public_ones_are_documented(module: Path) -> None:
-    tree = ast.parse(module.read_text())
-    problems = []
+Sources = dict[str, tuple[str, ast.Module]]
+
+
+def test_modules_are_short_and_say_their_contract(sources: Sources) -> None:
+    long = [n for n, (text, _) in sources.items() if len(text.splitlines()) > MODULE_LINES_MAX]
+    mute = [n for n, (_, tree) in sources.items() if len(ast.get_docstring(tree) or "") <= 20]
+    assert (long, mute) == ([], [])
+
+
+def test_functions_are_short_and_public_ones_are_documented(sources: Sources) -> None:
+    problems = [f"{n}: {told}" for n, (_, tree) in sources.items() for told in _faults(tree)]
+    assert problems == []
+
+
+def _faults(tree: ast.Module) -> Iterator[str]:
     for owner in [tree, *[n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)]]:
         private_owner = isinstance(owner, ast.ClassDef) and owner.name.startswith("_")
         for node in owner.body:
@@ -63,13 +73,12 @@ def test_functions_are_short_and_public_ones_are_documented(module: Path) -> Non
                 continue
             public = not node.name.startswith("_") and not private_owner
             if public and ast.get_docstring(node) is None and not _is_overload(node):
-                problems.append(f"{node.name}:{node.lineno} has no docstring")
+                yield f"{node.name}:{node.lineno} has no docstring"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > FUNCTION_LINES_MAX:
-                problems.append(f"{node.name}:{node.lineno} has {length} lines")
-    assert problems == []
+                yield f"{node.name}:{node.lineno} has {length} lines"
 
 
 def _is_overload(node: ast.AST) -> bool:
@@ -78,26 +87,24 @@ def _is_overload(node: ast.AST) -> bool:
     )
 
 
-@pytest.mark.parametrize("module", MODULES, ids=IDS)
-def test_time_randomness_and_files_are_parameters(module: Path) -> None:
-    if module.relative_to(SOURCE).parts[0] in IO_ROOMS:
-        return
+def test_time_randomness_and_files_are_parameters(sources: Sources) -> None:
     calls = [
-        f"{_name(node.func)}:{node.lineno} ({BANNED_CALLS[_name(node.func)]})"
-        for node in ast.walk(ast.parse(module.read_text()))
+        f"{name}: {_name(node.func)}:{node.lineno} ({BANNED_CALLS[_name(node.func)]})"
+        for name, (_, tree) in sources.items()
+        if Path(name).parts[0] not in IO_ROOMS
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and _name(node.func) in BANNED_CALLS
     ]
     assert calls == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=IDS)
-def test_versions_are_asked_by_capability(module: Path) -> None:
-    if module == SOURCE / "format" / "version.py":
-        return
+def test_versions_are_asked_by_capability(sources: Sources) -> None:
     comparison = re.compile(r"version(\.number)?\s*(>=|<=|==|!=|>|<)\s*[0-9]")
     table_version = [
-        line.strip()
-        for line in module.read_text().splitlines()
+        f"{name}: {line.strip()}"
+        for name, (text, _) in sources.items()
+        if name != "format/version.py"
+        for line in text.splitlines()
         if comparison.search(line) and re.search(r"table_version|\.number", line)
     ]
     assert table_version == []

@@ -87,6 +87,7 @@ def test_small_row_groups_are_written_together() -> None:
     assert pq.ParquetFile(BytesIO(data)).metadata.num_row_groups == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(shapes(), HISTORY)
 def test_histories_agree_with_the_model_when_everything_is_taken_over(
