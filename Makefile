@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 WORKERS ?= 2
+# Tests also wait, for disks and for a JVM.
+TEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
@@ -30,7 +32,7 @@ demo: setup java ## Open real tables, query and inspect them, print a report
 	$(BIN)/python -m lakewright.cli.app demo
 
 test: setup java check ## Lint, types, layers and the quick test suite
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow and not interop" tests
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow and not interop" tests
 
 check: lint types layers
 
@@ -45,7 +47,7 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 slow: setup java ## The longer proofs that need no Hudi
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m slow tests
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m slow tests
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
 	$(BIN)/python scripts/spark_env.py 35

@@ -39,6 +39,7 @@ from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
 from lakewright.table import Table
 from lakewright.txn.access import Access
+from tests.quickly import a_few_quickly
 from tests.txn.tables import KnownProcesses, NeverRuns
 
 SCHEMA = pa.schema(
@@ -290,7 +291,7 @@ QUICK = [
 ]
 
 
-@pytest.mark.parametrize(("name", "version", "type_", "effect"), QUICK)
+@pytest.mark.parametrize(("name", "version", "type_", "effect"), a_few_quickly(QUICK, 2))
 def test_a_crash_at_any_operation_leaves_old_or_new_and_no_orphan(
     name: str, version: int, type_: str, effect: bool
 ) -> None:

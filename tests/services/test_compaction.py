@@ -43,6 +43,7 @@ from tests.engine.test_crash_everywhere import (
     upsert,
 )
 from tests.engine.test_crash_everywhere import rows as crash_rows
+from tests.quickly import a_few_quickly
 from tests.txn.tables import KnownProcesses, NeverRuns
 
 ALWAYS = CompactionOptions(trigger=CompactionTrigger.ALWAYS)
@@ -286,7 +287,7 @@ def check(version: int, effect: bool, *, buckets: bool = False, stride: int = 1)
     assert count > 40 / stride
 
 
-@pytest.mark.parametrize(("version", "effect"), [(6, True), (8, False)])
+@pytest.mark.parametrize(("version", "effect"), a_few_quickly([(6, True), (8, False)], 1))
 def test_a_crash_at_any_operation_is_finished_by_the_next(version: int, effect: bool) -> None:
     check(version, effect, stride=5)
 

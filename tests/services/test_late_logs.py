@@ -15,6 +15,7 @@ from lakewright.services.compaction import Compaction
 from lakewright.services.compaction_plan import CompactionOptions, CompactionTrigger
 from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
 from tests.engine.keyed.test_guards import ids, prepared, refused
+from tests.quickly import a_few_quickly
 
 ALWAYS = CompactionOptions(trigger=CompactionTrigger.ALWAYS)
 SHAPES = [
@@ -27,7 +28,7 @@ SHAPES = [
     Shape(type="mor", small_files=False, merging="commit", parquet_logs=True),
 ]
 EACH = pytest.mark.parametrize(
-    "shape", SHAPES, ids=lambda s: f"v{s.version}-{s.index}-{s.merging}-{s.meta}"
+    "shape", a_few_quickly(SHAPES, 4), ids=lambda s: f"v{s.version}-{s.index}-{s.merging}-{s.meta}"
 )
 
 

@@ -20,12 +20,13 @@ def orders(tmp_path: Path) -> Path:
     return real_table(ORDERS, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
         ORDERS,
-        pytest.param("v9_mor_schema_change_simple", marks=pytest.mark.slow),
-        pytest.param("v8_cow_change_data", marks=pytest.mark.slow),
+        "v9_mor_schema_change_simple",
+        "v8_cow_change_data",
     ],
 )
 def test_rows_are_those_of_a_scan(spark: SparkSession, name: str, tmp_path: Path) -> None:

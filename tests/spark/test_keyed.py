@@ -132,18 +132,18 @@ INDEXES: dict[str, dict[str, str]] = {
     "global-bloom": {"hoodie.index.type": "GLOBAL_BLOOM"},
     "bucket": {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "3"},
 }
-QUICK = {(8, "mor", "global")}
 EACH = pytest.mark.parametrize(
     ("version", "type_", "index"),
     [
-        pytest.param(v, t, i, marks=() if (v, t, i) in QUICK else (pytest.mark.slow,))
-        for v in (6, 8)
-        for t in ("cow", "mor")
-        for i in INDEXES
+        (version, type_, index)
+        for version in (6, 8)
+        for type_ in ("cow", "mor")
+        for index in INDEXES
     ],
 )
 
 
+@pytest.mark.slow
 @EACH
 def test_changes_by_tasks_leave_what_the_engine_leaves(
     spark: SparkSession, tmp_path: Path, by_tasks: None, version: int, type_: str, index: str

@@ -185,7 +185,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize("reader", ["jvm", "workers"])
+@pytest.mark.parametrize("reader", [pytest.param("jvm", marks=pytest.mark.slow), "workers"])
 def test_every_type_arrives_as_it_is(spark: SparkSession, reader: str, tmp_path: Path) -> None:
     schema = EVERY_TYPE
     if reader == "workers":
