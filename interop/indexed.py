@@ -8,7 +8,7 @@ engines. After every step, whoever did it, Hudi's own `validate_metadata_table_f
 comparison with the folders must find no difference, and where others are asked to read, Hudi must
 give the same rows with the metadata table and without.
 
-Accepted differences are rows of `indexed_deviations.toml`. Ends with a line `N passed, M failed`
+Accepted differences are rows of `serviced_deviations.toml`. Ends with a line `N passed, M failed`
 and status 1 if anything failed.
 """
 
@@ -158,7 +158,7 @@ COMMAND = Command(
     about=__doc__.splitlines()[0],
     make=_tables,
     steps=tuple(_watched(step) for step in STEPS),
-    deviations=Path(__file__).with_name("indexed_deviations.toml"),
+    deviations=Path(__file__).with_name("serviced_deviations.toml"),
     explained=EXPLAINED,
     document=ROOT / "docs" / "compatibility-indexes.md",
     head=HEAD,
