@@ -6,6 +6,8 @@ STAMP := $(VENV)/.ready
 WORKERS ?= 2
 # Tests also wait, for disks and for a JVM.
 TEST_WORKERS ?= 3
+# Compiled modules are kept: processes of tests, Spark and benchmarks import them again and again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
