@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.codec.parquet import ParquetFile, open_parquet, read_columns
+from lakewright.codec.parquet import ParquetFile, open_parquet, read_columns, row_group_range
 from lakewright.codec.parquet_splice import Splice
 from lakewright.codec.parquet_successor import SuccessorSink
 from lakewright.codec.parquet_writer import ParquetPolicy, ParquetSink
@@ -153,6 +154,60 @@ def test_rows_come_in_order_taken_over_or_not(
         place = group.column(0)
         data_page, dictionary = place.data_page_offset, place.dictionary_page_offset
         assert (dictionary if place.has_dictionary_page else data_page) == file.offset_of(n)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    keep=st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=1, max_size=4),
+    codec=st.sampled_from(["zstd", "uncompressed", "snappy"]),
+    same=st.booleans(),
+    known=st.booleans(),
+)
+def test_some_rows_of_a_row_group_are_taken(
+    keep: list[list[bool]], codec: str, same: bool, known: bool
+) -> None:
+    """Whether a column repeats another one, is known already, or has a dictionary, or not."""
+    policy = ParquetPolicy(codec=codec, dictionary=("name",))
+    groups = []
+    for number, mask in enumerate(keep):
+        group = rows(100 * number, len(mask))
+        copy = group["id"] if same else pa.chunked_array([["x"] * len(mask)])
+        groups.append(group.append_column(pa.field("copy", pa.string(), nullable=False), copy))
+    schema = groups[0].schema
+    older = opened(written(groups, policy))
+    out = pa.BufferOutputStream()
+    sink = SuccessorSink.of(out, schema, policy, older=older, path="t.parquet", unique=["id"])
+    assert sink is not None
+    for number, (mask, group) in enumerate(zip(keep, groups, strict=True)):
+        ids = {"id": group["id"].combine_chunks()} if known else {}
+        some = sink.some_rows(number, pa.array(mask), ids, without=frozenset({"n"}))
+        assert some.twins == ({"copy": "id"} if same else {})
+        new = pa.array([7] * some.table.num_rows, pa.int64())
+        sink.take_rows(number, replace(some, table=some.table.append_column("n", new)))
+    sink.close({})
+    wanted = [
+        {**row, "n": 7}
+        for group, mask in zip(groups, keep, strict=True)
+        for row in group.filter(pa.array(mask)).to_pylist()
+    ]
+    data = bytes(out.getvalue())
+    file = opened(data)
+    assert file.damage is None
+    assert sink.rows == file.metadata.num_rows == len(wanted)
+    assert read_columns(file, path="").to_pylist() == wanted
+    simple = [name for name in schema.names if name not in ("map", "tags", "deep")]
+    found = pl.read_parquet(io.BytesIO(data), columns=simple).rows()
+    assert found == [tuple(r[name] for name in simple) for r in wanted]
+    begin = 0
+    for n in range(file.metadata.num_row_groups):
+        here = wanted[begin : begin + file.metadata.row_group(n).num_rows]
+        begin += len(here)
+        for name in ("id", "name", "copy", "x"):
+            values = [r[name] for r in here if r[name] is not None]
+            told = row_group_range(file, n, name)
+            assert told.null_count == len(here) - len(values)
+            if values:
+                assert (told.minimum, told.maximum) == (min(values), max(values))
 
 
 def test_statistics_stay_with_their_rows() -> None:

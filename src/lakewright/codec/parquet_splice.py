@@ -2,8 +2,8 @@
 
 Pages of a column do not say where in a file they lie; only the footer does. So a row group moves by
 copying its bytes and writing its place anew; statistics, encodings and codec stay. Whole columns
-can be replaced on the way by those of another file. Page indexes and Parquet's own bloom filters,
-which lie elsewhere in a file, are left behind.
+can be replaced on the way by those of another file, several of them by the same pages. Page indexes
+and Parquet's own bloom filters, which lie elsewhere in a file, are left behind.
 
 `Splice.like` answers None where files do not fit together: other columns or types, encryption, a
 footer that contradicts itself, statistics whose order is not told. Then rows must be decoded.
@@ -61,21 +61,27 @@ class Splice:
         *,
         path: str = "",
         replaced: ParquetFile | None = None,
+        twins: Mapping[str, str] | None = None,
     ) -> None:
         """Take a row group, but columns that `replaced` has from its first one.
 
-        `path` is that of the source, for errors.
+        `twins` are columns that get the pages of another one of `replaced`. If that has fewer rows
+        it must have all columns, or their twins. `path` is that of the source, for errors.
         """
         metadata = source.raw_groups[group]
         begin = self._sink.tell()
         other = {} if replaced is None else _chunks(replaced.raw_groups[0])
+        same: dict[tuple[bytes, ...], tuple[bytes, ...]] = {
+            (a.encode(),): (b.encode(),) for a, b in (twins or {}).items()
+        }
         chunks = []
         for name, chunk in _chunks(metadata).items():
-            if replaced is not None and name in other:
-                chunks.append(self._copied(replaced, other[name], path))
-            else:
+            if replaced is None or same.get(name, name) not in other:
                 chunks.append(self._copied(source, chunk, path))
-        rows = metadata[_GROUP_ROWS].value
+            else:
+                taken = self._copied(replaced, other[same.get(name, name)], path)
+                chunks.append(_named(taken, name))
+        rows = (metadata if replaced is None else replaced.raw_groups[0])[_GROUP_ROWS].value
         sizes = [[c[_METADATA].value[n].value for c in chunks] for n in (_UNCOMPRESSED, _SIZE)]
         self._groups.append(
             {
@@ -116,6 +122,12 @@ class Splice:
             if place in metadata and metadata[place].value > 0:
                 metadata[place] = Field(Kind.I64, metadata[place].value + moved)
         return {_FILE_OFFSET: Field(Kind.I64, 0), _METADATA: Field(Kind.STRUCT, metadata)}
+
+
+def _named(chunk: Fields, name: tuple[bytes, ...]) -> dict[int, Field]:
+    """The same pages as those of a column of this name."""
+    path = Field(Kind.LIST, Items(Kind.BINARY, list(name)))
+    return {**chunk, _METADATA: Field(Kind.STRUCT, {**chunk[_METADATA].value, _PATH: path})}
 
 
 def _chunks(group: Fields) -> dict[tuple[bytes, ...], Fields]:

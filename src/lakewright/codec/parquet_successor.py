@@ -1,9 +1,9 @@
 """Writing the next version of a Parquet file: row groups that stay are taken over as they are.
 
 `SuccessorSink` is a `ParquetSink` that can also take row groups of the older file, with other
-values in some columns. Rows that are written meanwhile are encoded in memory, a row group at a
-time, and follow in their order. Memory is one row group of Arrow rows and its encoded columns, as
-for every sink.
+values in some columns, or some of their rows. Rows that are written meanwhile are encoded in
+memory, a row group at a time, and follow in their order. Memory is one row group of Arrow rows and
+its encoded columns, as for every sink.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakewright.codec.parquet import ParquetFile, open_parquet
+from lakewright.codec.parquet_rows import SomeRows, some_rows
 from lakewright.codec.parquet_splice import Splice
 from lakewright.codec.parquet_writer import (
     ParquetPolicy,
@@ -92,6 +93,27 @@ class SuccessorSink(ParquetSink):
             replaced = _encoded(changed, self._policy, self._dictionary(changed))
         self._splice.take(self._older, group, path=self._path, replaced=replaced)
         self.rows_written += changed.num_rows
+
+    def some_rows(
+        self,
+        group: int,
+        keep: pa.BooleanArray,
+        known: Mapping[str, pa.Array],
+        without: frozenset[str],
+    ) -> SomeRows:
+        """The rows of a row group of the older file that are kept; see `take_rows`."""
+        return some_rows(self._older, group, keep, path=self._path, known=known, without=without)
+
+    def take_rows(self, group: int, rows: SomeRows) -> None:
+        """Take these rows of a row group of the older file, which have all its columns."""
+        self.flush()
+        table = rows.table
+        if not table.num_rows:
+            return
+        with rows_refused():
+            made = _encoded(table, self._policy, self._dictionary(table))
+        self._splice.take(self._older, group, path=self._path, replaced=made, twins=rows.twins)
+        self.rows_written += table.num_rows
 
     def close(self, values: Mapping[str, str]) -> None:
         """Write what is left and the footer with these key/value pairs."""

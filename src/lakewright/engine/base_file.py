@@ -7,12 +7,13 @@ and, where the table has one, its bloom filter. Publishing is `txn/publishing`'s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from lakewright.codec.parquet_rows import SomeRows
 from lakewright.codec.parquet_successor import SuccessorSink
 from lakewright.codec.parquet_writer import ParquetPolicy, ParquetSink
 from lakewright.engine.base_footer import FooterKeys
@@ -181,7 +182,10 @@ class OpenFile:
         if not isinstance(self._sink, SuccessorSink) or self._older is None:
             return False
         rows = self._older.file.metadata.row_group(group).num_rows
-        return bool(rows >= self._context.parquet.row_group_rows // KEPT_SHARE)
+        return self._is_large(rows)
+
+    def _is_large(self, rows: int) -> bool:
+        return rows >= self._context.parquet.row_group_rows // KEPT_SHARE
 
     def takes_columns_over(self, group: int) -> bool:
         """Whether columns of a row group can stay where rows of it change."""
@@ -208,13 +212,39 @@ class OpenFile:
         rows.clear()
         self._take(group, keys, pa.Table.from_batches(stamped).unify_dictionaries())
 
-    def _take(self, group: int, keys: pa.Array | None, changed: pa.Table) -> None:
-        if not isinstance(self._sink, SuccessorSink) or self._older is None:
-            raise AssertionError("row groups are taken over only where that is possible")
+    def takes_rows(self, group: int, rows: int) -> bool:
+        """Whether so many rows of a row group are enough for one, and can be decoded at once."""
+        if self._older is None or not self._is_large(rows):
+            return False
+        size = self._older.file.metadata.row_group(group).total_byte_size
+        return bool(size <= self._context.parquet.row_group_bytes)
+
+    def some_rows(
+        self, group: int, keep: pa.BooleanArray, known: Mapping[str, pa.Array]
+    ) -> SomeRows:
+        """The rows of a row group of the older version that are kept, for `take_rows`."""
+        return self._successor().some_rows(group, keep, known, without=frozenset({FILE_NAME}))
+
+    def take_rows(self, group: int, keys: pa.Array, rows: SomeRows) -> None:
+        """Take some rows of a row group of the older version, which have these keys."""
         if not self._inherits:
+            self._keys.add(self._known(keys))
+        named = self._stamp.named(len(keys))
+        table = rows.table.append_column(named.schema.field(0), named.column(0))
+        self._successor().take_rows(group, replace(rows, table=table))
+
+    def _successor(self) -> SuccessorSink:
+        if not isinstance(self._sink, SuccessorSink):
+            raise AssertionError("row groups are taken over only where that is possible")
+        return self._sink
+
+    def _take(self, group: int, keys: pa.Array | None, changed: pa.Table) -> None:
+        sink = self._successor()
+        if not self._inherits:
+            assert self._older is not None
             keys = self._older.column(group, RECORD_KEY) if keys is None else keys
             self._keys.add(self._known(keys))
-        self._sink.take_over(group, changed)
+        sink.take_over(group, changed)
 
     @property
     def rows(self) -> int:

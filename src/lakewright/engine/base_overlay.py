@@ -2,8 +2,9 @@
 
 For every row group the key column alone decides which rows meet a change; payload columns stream
 past, and a row group in which nothing changes is taken over as it is, undecoded. Where rows only
-change, columns in which nothing does, as in keys, are taken over too. Rows that the file did not
-have come at its end. Memory is the changes and one row group.
+change, columns in which nothing does, as in keys, are taken over too; where rows only go, the
+others are written without being merged. Rows that the file did not have come at its end. Memory is
+the changes and one row group.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakewright.codec.parquet_rows import SomeRows
 from lakewright.engine.base_file import Filled, NewVersion, OpenFile
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.runner import ahead
@@ -21,6 +23,7 @@ from lakewright.engine.write_context import RECORD_KEY
 from lakewright.format.key_spec import KeySpec
 from lakewright.format.keys import record_keys
 from lakewright.merge.overlay import touched_columns
+from lakewright.merge.reduction import Int32s
 from lakewright.merge.state import LogState
 
 __all__ = ["BaseOverlay"]
@@ -36,6 +39,15 @@ class _Untouched:
 
     group: int
     keys: pa.Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fewer:
+    """What is left of a row group of which rows go and none changes."""
+
+    group: int
+    keys: pa.Array
+    rows: SomeRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +67,9 @@ class _End:
     keys: pa.Array
 
 
+_Part = _Untouched | _Fewer | _Rows | _End
+
+
 class _Writing:
     """Rows on their way into the file: they wait as long as columns may be taken over."""
 
@@ -65,10 +80,12 @@ class _Writing:
         self._bytes = 0
         self._changed: frozenset[str] | None = None
 
-    def take(self, part: _Untouched | _Rows | _End) -> None:
+    def take(self, part: _Part) -> None:
         """Take what comes next."""
         if isinstance(part, _Untouched):
             self._out.take_over(part.group, part.keys)
+        elif isinstance(part, _Fewer):
+            self._out.take_rows(part.group, part.keys, part.rows)
         elif isinstance(part, _Rows):
             self._waiting.append(part.rows)
             self._bytes += part.rows.nbytes
@@ -119,7 +136,7 @@ class BaseOverlay:
         inserts = out.rows - kept
         return Filled(out.close(), inserts, changes.replaced, changes.removed)
 
-    def _merged(self, older: BaseReader, out: OpenFile) -> Iterator[_Untouched | _Rows | _End]:
+    def _merged(self, older: BaseReader, out: OpenFile) -> Iterator[_Part]:
         for group in older.row_groups():
             keys = self._keys(older, group)
             codes = self.changes.locate(keys, every=self.every)
@@ -128,6 +145,10 @@ class BaseOverlay:
                 continue
             start = 0
             changed = frozenset[str]() if out.takes_columns_over(group) else None
+            fewer = None if changed is None else self._fewer(older, out, group, keys, codes)
+            if fewer is not None:
+                yield fewer
+                continue
             for batch in older.batches(group, BATCH_ROWS, {RECORD_KEY: keys}):
                 stop = start + batch.num_rows
                 rows = self.changes.apply(batch, codes[start:stop])
@@ -136,6 +157,25 @@ class BaseOverlay:
                 yield _Rows(self._stored(rows), changed)
                 start = stop
             yield _End(group, keys)
+
+    def _fewer(
+        self, older: BaseReader, out: OpenFile, group: int, keys: pa.Array, codes: Int32s
+    ) -> _Fewer | None:
+        """The rows of a row group that stay, if that is all that happens to it."""
+        deciding = self.changes.deciding_columns(codes)
+        if deciding is None or not out.takes_rows(group, len(keys) - int((codes >= 0).sum())):
+            return None
+        known = {RECORD_KEY: keys}
+        others = [name for name in deciding if name not in known]
+        if others:
+            found = older.columns(group, others)
+            known |= dict(zip(others, found.columns, strict=True))
+        arrays = [known[name] for name in deciding]
+        keep = self.changes.without_removed(pa.record_batch(arrays, names=deciding), codes)
+        if keep is None:
+            return None
+        mask = pa.array(keep)
+        return _Fewer(group, keys.filter(mask), out.some_rows(group, mask, known))
 
     def _keys(self, older: BaseReader, group: int) -> pa.Array:
         if self.version.context.populate_meta:

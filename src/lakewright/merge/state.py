@@ -121,6 +121,31 @@ class LogState:
             self.on_change(base, positions, replacements, hits[gone])
         return overlay(base, positions, replacements, keep)
 
+    def deciding_columns(self, codes: Int32s) -> list[str] | None:
+        """The columns of base rows that decide which of them go; None unless that is all that
+        their versions `codes` can do to them, and nobody is told."""
+        met = codes[codes >= 0]
+        if self.on_change is not None or self._needed is None:
+            return None
+        entries = self._entries.at(met)
+        return self._needed if (entries.deleted & (entries.column_sets == FULL)).all() else None
+
+    def without_removed(self, base: pa.RecordBatch, codes: Int32s) -> Bools | None:
+        """Which base rows, told in `deciding_columns`, stay beside the versions `codes`.
+
+        None if a merger builds rows, against its word.
+        """
+        hits = np.flatnonzero(codes >= 0)
+        met = codes[hits]
+        take, built = self._meet(base, hits, met, self._entries.at(met))
+        if built:
+            return None
+        gone = hits[take != Take.OLDER]
+        keep = np.ones(base.num_rows, dtype=np.bool_)
+        keep[gone] = False
+        self.removed += len(gone)
+        return keep
+
     def remaining(self, max_rows: int) -> Iterator[pa.RecordBatch]:
         """Rows of keys that no base row met, deletes left out, at most `max_rows` per batch.
 

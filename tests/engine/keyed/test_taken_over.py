@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from lakewright.codec.parquet import open_parquet
 from lakewright.engine import base_file
+from lakewright.merge.state import LogState
 from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
 from tests.engine.keyed.test_against_model import HISTORY, play, shapes
 
@@ -76,6 +77,29 @@ def test_columns_are_not_taken_over_where_rows_go_or_the_codec_is_another(
     metadata = pq.ParquetFile(BytesIO(other)).metadata.row_group(0)
     codecs = {metadata.column(i).compression for i in range(metadata.num_columns)}
     assert codecs == {"GZIP"}
+
+
+@pytest.mark.parametrize("index", ["BLOOM", "SIMPLE"])
+@pytest.mark.parametrize("version", [6, 8])
+def test_rows_that_stay_are_not_merged_where_others_only_go(
+    monkeypatch: pytest.MonkeyPatch, version: int, index: str
+) -> None:
+    monkeypatch.setattr(base_file, "KEPT_SHARE", ALWAYS)
+    shape = Shape(version=version, index=index, partitioned=False)
+    table = new_table(shape)
+    table.upsert(rows(shape, [(f"k{i}", None, 1, i) for i in range(20)]))
+    gone = rows(shape, [("k3", None, 2, 0), ("k19", None, 2, 0), ("none", None, 2, 0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(LogState, "apply", None)
+        done = table.delete(gone.select(["id", "ts"]))
+    path, data = file_of(table, done.instant)
+    (stat,) = table.metadata(str(done.instant)).write_stats
+    assert (stat.num_writes, stat.num_deletes, stat.num_update_writes) == (18, 2, 0)
+    found = pq.read_table(BytesIO(data))
+    left = [i for i in range(20) if i not in (3, 19)]
+    assert found["v"].to_pylist() == left
+    assert found["id"].to_pylist() == [f"k{i}" for i in left]
+    assert set(found["_hoodie_file_name"].to_pylist()) == {path.rpartition("/")[2]}
 
 
 def test_small_row_groups_are_written_together() -> None:
