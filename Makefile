@@ -34,7 +34,7 @@ demo: setup java ## Open real tables, query and inspect them, print a report
 	$(BIN)/python -m lakewright.cli.app demo
 
 test: setup java check ## Lint, types, layers and the quick test suite
-	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow and not interop" tests
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow and not interop" $(ARGS) tests
 
 check: lint types layers
 
@@ -49,7 +49,8 @@ layers: setup
 	$(BIN)/lint-imports --no-cache
 
 slow: setup java ## The longer proofs that need no Hudi
-	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m slow tests
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "slow or (hypothesis and not interop)" \
+		--hypothesis-profile=thorough tests
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
 	$(BIN)/python scripts/spark_env.py 35

@@ -1,5 +1,6 @@
-"""Settings of all tests: hypothesis without a clock, the same examples every time in CI, and one
-process for the tests of the Spark room, whose session is dear."""
+"""Settings of all tests: hypothesis without a clock, the same examples every time in CI, many of
+them with `--hypothesis-profile=thorough`, and one process for the tests of the Spark room, whose
+session is dear."""
 
 from __future__ import annotations
 
@@ -10,19 +11,24 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "lakewright", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "lakewright",
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
 settings.register_profile("ci", settings.get_profile("lakewright"), derandomize=True)
+settings.register_profile("thorough", settings.get_profile("lakewright"), max_examples=300)
 settings.load_profile("ci" if os.environ.get("CI") else "lakewright")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Spread single tests over processes, but those of the Spark room as one, and first."""
+    """Spread modules over processes, but those of the Spark room together, and first."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid
+            return "spark" if nodeid.startswith("tests/spark/") else nodeid.split("::", 1)[0]
 
     return Scheduling(config, log)

@@ -44,7 +44,7 @@ SERVICES = ("compactor", "cleaner", "archiver", "keeper")
 
 @pytest.mark.parametrize("workload", ["calm", "crashes", "errors", "stalls", "clocks", "storm"])
 def test_services_change_no_row_whatever_goes_wrong(workload: str) -> None:
-    summary = run_many(f"services-{workload}", range(14))
+    summary = run_many(f"services-{workload}", range(8))
     assert summary.failed == 0, summary.to_text()
     assert summary.counts["reads"] >= 5 and summary.counts["files cleaned"] > 0
 
