@@ -304,7 +304,7 @@ def memory_case(version: int, type_: str) -> tuple[MemoryBucket, Case]:
 
 
 @ONE_QUICKLY
-@pytest.mark.parametrize("verb", a_few_quickly([*VERBS], 2))
+@pytest.mark.parametrize("verb", a_few_quickly([*VERBS], 1))
 def test_a_change_that_a_full_disk_refuses_once_is_told_and_taken_back(
     version: int, type_: str, verb: str
 ) -> None:
@@ -328,7 +328,7 @@ def test_a_change_that_a_full_disk_refuses_once_is_told_and_taken_back(
 
 
 @ONE_QUICKLY
-@pytest.mark.parametrize("verb", a_few_quickly([*VERBS], 2))
+@pytest.mark.parametrize("verb", a_few_quickly([*VERBS], 1))
 def test_a_storage_that_becomes_read_only_midway_loses_nothing(
     version: int, type_: str, verb: str
 ) -> None:

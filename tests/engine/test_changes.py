@@ -74,7 +74,7 @@ def versions(rows: pa.Table) -> list[tuple[str, str]]:
 # ---- ranges ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shared", a_few_quickly(WITH_META, 8), ids=lambda t: t.id)
+@pytest.mark.parametrize("shared", a_few_quickly(WITH_META, 4), ids=lambda t: t.id)
 def test_all_changes_since_the_beginning_are_the_snapshot(
     shared: SharedTable, opened: Opened
 ) -> None:
@@ -83,7 +83,7 @@ def test_all_changes_since_the_beginning_are_the_snapshot(
     assert canonical(table_rows(changed)) == canonical(table_rows(table.scan().to_arrow()))
 
 
-@pytest.mark.parametrize("shared", a_few_quickly(WITH_META, 8), ids=lambda t: t.id)
+@pytest.mark.parametrize("shared", a_few_quickly(WITH_META, 4), ids=lambda t: t.id)
 def test_ranges_one_after_the_other_tell_each_row_where_it_was_written(
     shared: SharedTable, opened: Opened
 ) -> None:

@@ -39,7 +39,7 @@ ASKED = [(r, "rows") for r in MANIFEST] + [(r, "cdc") for r in WITH_CHANGE_DATA]
 
 
 @pytest.mark.parametrize(
-    ("row", "mode"), a_few_quickly(ASKED, 3), ids=[f"{r['name']}-{m}" for r, m in ASKED]
+    ("row", "mode"), a_few_quickly(ASKED, 2), ids=[f"{r['name']}-{m}" for r, m in ASKED]
 )
 def test_every_range_is_hudis(row: dict[str, Any], mode: str, tmp_path: Path) -> None:
     asked = [r for r in row["ranges"] if r["mode"] == mode]

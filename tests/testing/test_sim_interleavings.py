@@ -16,7 +16,7 @@ def test_the_outcome_is_the_required_one(case: Case, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize(
-    "workload", a_few_quickly(["plans-storm", "plans-calm", "plans-crashes", "plans-stalls"], 2)
+    "workload", a_few_quickly(["plans-storm", "plans-calm", "plans-crashes", "plans-stalls"], 1)
 )
 def test_executors_and_cleaners_of_one_plan_do_no_harm_in_any_order(workload: str) -> None:
     summary = run_many(workload, range(2, 6))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from lakewright.errors import FormatError
 
@@ -33,7 +34,14 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 def parse_properties(data: bytes, *, path: str = "") -> dict[str, str]:
     """The pairs of a properties file; of duplicate keys the last one wins."""
-    return dict(_pair(line, path, at) for at, line in _logical_lines(data.decode("latin-1")))
+    return dict(_pairs(data, path))
+
+
+@lru_cache(maxsize=64)
+def _pairs(data: bytes, path: str) -> tuple[tuple[str, str], ...]:
+    """Kept, because every action reads the same properties again and again."""
+    lines = _logical_lines(data.decode("latin-1"))
+    return tuple(_pair(line, path, at) for at, line in lines)
 
 
 def property_offset(data: bytes, key: str) -> int:
