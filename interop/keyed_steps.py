@@ -78,8 +78,13 @@ class KeyedTable:
 
     @property
     def options(self) -> dict[str, str] | lw.WriteOptions:
-        """The options of our writes."""
-        return {**self.case.our_options, **NO_SKEW}
+        """The options of our writes; buckets are those of the release that writes the table too."""
+        told = {**self.case.our_options, **NO_SKEW}
+        if self.case.index != "BUCKET":
+            return told
+        return lw.WriteOptions.from_hudi(
+            told, table=self.open().properties, bucket_keys_as_1x=self.case.hudi != "0.15.0"
+        )
 
     def row(self, i: int, order: int, *, other: int = 0, deleted: bool = False) -> Row:
         """The row of a key with an ordering value; `other` makes other content."""

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-import lakewright as lw
 from interop.change_ranges import EARLIEST, Range, archived_writes, asked_table
 from interop.changes import LABEL, answer
 from interop.compare_changes import read_ours
@@ -61,15 +60,6 @@ class ServicedTable(KeyedTable):
     def is_mor(self) -> bool:
         """Whether there are logs."""
         return self.case.type == "mor"
-
-    @property
-    def options(self) -> dict[str, str] | lw.WriteOptions:
-        """The options of our writes; buckets are those of the release that writes the table too."""
-        told = super().options
-        if self.case.hudi == "0.15.0" or not isinstance(told, dict):
-            return told
-        properties = self.open().properties
-        return lw.WriteOptions.from_hudi(told, table=properties, bucket_keys_as_1x=True)
 
     # -- states -----------------------------------------------------------------------------
 

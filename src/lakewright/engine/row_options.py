@@ -128,10 +128,10 @@ class RowOptions(BaseModel):
         "Key fields that decide about the bucket; none: all of them.",
         "hoodie.bucket.index.hash.field",
     )
-    bucket_keys_as_1x: bool = option(
-        False,
-        "Keys with a colon go into buckets as Hudi 1.x has them also at table version 6, where "
-        "0.x has them elsewhere.",
+    bucket_keys_as_1x: bool | None = option(
+        None,
+        "Whether keys with a colon go into buckets as Hudi 1.x has them at table version 6, where "
+        "0.x has them elsewhere; None: keys that differ are refused there.",
     )
     bucket_engine: Literal["SIMPLE"] = option(
         "SIMPLE",

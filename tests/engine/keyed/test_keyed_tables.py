@@ -16,6 +16,7 @@ from lakewright.engine.row_source import RowSource
 from lakewright.engine.table_creation import create_table
 from lakewright.engine.write_job import WriteJob
 from lakewright.engine.write_options import WriteOptions
+from lakewright.errors import OptionError
 from lakewright.format.buckets import bucket_of_file
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime import ManualClock, SeededRandom, ThreadSpawner
@@ -236,10 +237,11 @@ def test_tables_of_real_hudi_go_on_with_our_keyed_writes(
 
 
 @pytest.mark.parametrize(
-    ("version", "as_1x", "spans"), [(6, False, False), (6, True, True), (8, False, True)]
+    ("version", "as_1x", "spans"),
+    [(6, False, False), (6, True, True), (8, False, True), (8, None, True)],
 )
 def test_keys_with_a_colon_fall_into_the_buckets_of_the_release_that_writes_the_table(
-    version: int, as_1x: bool, spans: bool
+    version: int, as_1x: bool | None, spans: bool
 ) -> None:
     shape = Shape(type="mor", version=version, index="BUCKET", partitioned=False)
     table = new_table(shape)
@@ -252,3 +254,16 @@ def test_keys_with_a_colon_fall_into_the_buckets_of_the_release_that_writes_the_
     for row in found:
         wanted = slow_bucket(row["id"], ["id"], BUCKETS, spans=spans)
         assert bucket_of_file(row["_hoodie_file_name"]) == wanted
+
+
+@pytest.mark.parametrize("verb", ["upsert", "delete"])
+def test_keys_whose_bucket_depends_on_the_release_are_refused_at_version_6(verb: str) -> None:
+    shape = Shape(type="mor", version=6, index="BUCKET", partitioned=False)
+    table = new_table(shape)
+    table.upsert(rows(shape, [("plain", "", 1, 1)]), options=shape.options)
+    before = table.timeline.instants
+    given = rows(shape, [(f"{n}:30", "", 1, 1) for n in range(8)])
+    with pytest.raises(OptionError, match=r"4 keys, as '\d:30'.*bucket_keys_as_1x"):
+        getattr(table, verb)(given, options=shape.options)
+    assert [i for i in table.timeline.instants if i not in before and i.action != "rollback"] == []
+    assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == ["plain"]

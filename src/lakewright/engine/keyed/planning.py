@@ -40,7 +40,13 @@ from lakewright.engine.runner import Runner
 from lakewright.engine.sizing import InsertPlan
 from lakewright.engine.write_job import NON_BLOCKING, Guard, WriteJob
 from lakewright.errors import ConflictError, OptionError
-from lakewright.format.buckets import FIXED_TAIL, bucket_of_file, bucket_prefix, buckets
+from lakewright.format.buckets import (
+    FIXED_TAIL,
+    Buckets,
+    bucket_of_file,
+    bucket_prefix,
+    buckets,
+)
 from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, FileSystemView
 from lakewright.format.key_spec import KeySpec
 from lakewright.merge.columns import Bools
@@ -268,13 +274,7 @@ class KeyedPlanner:
         partitions, partition_of = incoming.partition_codes()
         groups = _newest(job.view(partitions))
         slices = _bucket_slices(groups, count)
-        version = job.snapshot.properties.version
-        bucket_of = buckets(
-            incoming.keys,
-            job.options.bucket_fields or job.keys.record_key_fields,
-            count,
-            values_span_commas=version.bucket_values_span_commas or job.options.bucket_keys_as_1x,
-        )
+        bucket_of = self._buckets(incoming.keys, count)
         place_of = partition_of.astype(np.int64) * count + bucket_of
         wanted = {
             int(n): (partitions[int(n // count)], int(n % count)) for n in np.unique(place_of)
@@ -293,6 +293,24 @@ class KeyedPlanner:
         snapshot = job.snapshot
         guard = BucketGuard(job.access.storage, snapshot.properties, snapshot.timeline, absent)
         return KeyedPlan(work, guard=guard if absent else None, rolls=False)
+
+    def _buckets(self, keys: pa.Array, count: int) -> Buckets:
+        """The bucket of each key, by the rule of the releases that write the table."""
+        told = self.job.options.bucket_keys_as_1x
+        fields = self.job.options.bucket_fields or self.job.keys.record_key_fields
+        as_1x = buckets(keys, fields, count, values_span_commas=True)
+        if self.job.snapshot.properties.version.bucket_values_span_commas or told:
+            return as_1x
+        as_0x = buckets(keys, fields, count, values_span_commas=False)
+        if told is None and (differ := np.flatnonzero(as_0x != as_1x)).size:
+            raise OptionError(
+                f"{len(differ)} keys, as {keys[int(differ[0])].as_py()!r}, fall into other buckets "
+                "with Hudi 0.x than with 1.x, and a wrong bucket makes a key two rows.",
+                hint="Tell bucket_keys_as_1x in the write options: True if Hudi 1.x writes the "
+                "table, False if Hudi 0.x does or nobody else.",
+                context={"option": "bucket_keys_as_1x"},
+            )
+        return as_0x
 
     def _bucket_count(self) -> int:
         told = self.job.options.bucket_count
