@@ -8,8 +8,9 @@ many seeds of each workload make a run of so many worlds.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
-import os
+import sys
 import time
 import zlib
 from collections import Counter
@@ -18,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from typing import Any, Final
+from typing import Final
 
 from lakewright.testing.sim.actors import Actor
 from lakewright.testing.sim.coverage import tables
@@ -40,8 +41,11 @@ __all__ = [
 
 _CHUNK_MAX: Final = 100
 _REAL_CHUNK_MAX: Final = 10
-_WORLDS_PER_COLLECTION: Final = 10
+_WORLDS_PER_COLLECTION: Final = 40
 """Few enough that what is left of worlds takes little memory."""
+_STUCK_S: Final = 300.0
+"""So many worlds take a few seconds: after that one stands still for ever, and the process ends and
+tells where."""
 FAILURES_MAX: Final = 20
 REAL_WORLD_PER: Final = 50
 """Of so many worlds with stub files there is one with real files."""
@@ -175,14 +179,22 @@ def whole_run(worlds: int) -> dict[str, Sequence[int]]:
 def _run_chunk(name: str, seeds: Sequence[int]) -> tuple[str, Summary]:
     summary = Summary()
     began, began_cpu = time.monotonic(), time.process_time()
+    _watch()
     with _collecting_seldom() as collect:
         for number, seed in enumerate(seeds, 1):
             summary.note(run_world(WORKLOADS[name], seed, traced=False)[1])
             if number % _WORLDS_PER_COLLECTION == 0:
                 collect()
+                _watch()
+    faulthandler.cancel_dump_traceback_later()
     summary.cpu_s = time.process_time() - began_cpu
     summary.seconds = time.monotonic() - began
     return name, summary
+
+
+def _watch() -> None:
+    """End the process if nothing is heard of it for long."""
+    faulthandler.dump_traceback_later(_STUCK_S, exit=True, file=sys.__stderr__ or 2)
 
 
 @contextmanager
@@ -197,14 +209,6 @@ def _collecting_seldom() -> Iterator[Callable[[], object]]:
     finally:
         gc.enable()
         gc.unfreeze()
-
-
-def _settle(core: Any, cores: Sequence[int]) -> None:
-    """One thread of a world runs at a time; handing over on one core is several times faster."""
-    with core.get_lock():
-        number, core.value = core.value, core.value + 1
-    if cores:
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
 
 
 def run_batches(
@@ -257,10 +261,7 @@ def _chunks(batches: Mapping[str, Sequence[int]], jobs: int) -> list[_Chunk]:
 def _run_on_processes(
     chunks: Sequence[_Chunk], jobs: int, note: Callable[[str, Summary], bool]
 ) -> None:
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    context = get_context("spawn")
-    settled = (context.Value("i", 0), cores)
-    with ProcessPoolExecutor(jobs, context, _settle, settled) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         futures = [pool.submit(_run_chunk, *chunk) for chunk in chunks]
         for future in as_completed(futures):
             if note(*future.result()):

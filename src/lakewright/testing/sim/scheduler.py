@@ -1,33 +1,30 @@
-"""The scheduler of a simulated world: many threads, of which exactly one runs at a time.
+"""The scheduler of a simulated world: many fibers, of which exactly one runs at a time.
 
-A `Fiber` is an operating system thread that runs only while it holds the world's baton. It gives
-the baton away in `pause` alone, and always to the fiber that is due first; ties go to the one that
-asked first. Time is what the fibers say it is: it jumps to the next due moment, so that a year of
-sleeping costs nothing. Nothing here depends on real time, on thread priorities or on the order of
-hash tables, hence the same calls give the same world.
+A `Fiber` is a greenlet: it runs until it gives control away in `pause`, and always to the fiber
+that is due first; ties go to the one that asked first. All of them share the thread that called
+`run`, so that a switch costs a fraction of a microsecond. Time is what the fibers say it is: it
+jumps to the next due moment, so that a year of sleeping costs nothing. Nothing here depends on real
+time or on the order of hash tables, hence the same calls give the same world.
 
 A killed fiber gets `SimulatedCrash` where it stands and every time it asks again; what it does
 while it unwinds has no effect on the world. A fiber that blocks on anything but `pause` (a lock
-that another fiber holds, a socket) would stop the world for ever: `run` notices and tells where.
+that another fiber holds, a socket) stops the world for ever.
 """
 
 from __future__ import annotations
 
 import heapq
-import os
 import sys
-import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, Final
+
+import greenlet
 
 from lakewright.storage.faults import SimulatedCrash
 
 __all__ = ["NEVER", "Fiber", "Scheduler", "StuckError"]
 
 NEVER: Final = float("inf")
-REAL_SECONDS_MAX: Final = 60.0
-"""A step takes microseconds; a world that stands still for so long never moves again."""
 
 
 class StuckError(RuntimeError):
@@ -48,48 +45,8 @@ class Fiber:
         self.due = 0.0
         self.ticket = -1
         """Number of its newest entry in the queue; older entries are void."""
-        self.baton = threading.Lock()
-        self.baton.acquire()
-        self.carrier: _Carrier | None = None
-        self.thread = 0
-        """Which operating system thread carries it."""
+        self.running: greenlet.greenlet | None = None
         self.waiters: list[Fiber] = []
-
-
-class _Carrier:
-    """An operating system thread that carries one fiber after another."""
-
-    _idle: list[_Carrier] = []  # noqa: RUF012 - shared by all worlds of the process on purpose
-
-    def __init__(self) -> None:
-        self._job: Callable[[], Callable[[], None]] | None = None
-        self._start = threading.Lock()
-        self._start.acquire()
-        self.thread = threading.Thread(target=self._loop, name="simulated", daemon=True)
-        self.thread.start()
-
-    @classmethod
-    def take(cls) -> _Carrier:
-        """A free carrier, or a new one."""
-        return cls._idle.pop() if cls._idle else cls()
-
-    def carry(self, job: Callable[[], Callable[[], None]]) -> None:
-        """Run `job`, which returns how to pass the baton on."""
-        self._job = job
-        self._start.release()
-
-    def _loop(self) -> None:
-        while True:
-            self._start.acquire()
-            assert self._job is not None
-            pass_on = self._job()
-            self._job = None
-            self._idle.append(self)
-            pass_on()
-
-
-# The threads of idle carriers do not exist in a forked process.
-os.register_at_fork(after_in_child=_Carrier._idle.clear)  # noqa: SLF001
 
 
 class Scheduler:
@@ -105,8 +62,8 @@ class Scheduler:
         self._alive: dict[Fiber, None] = {}
         self._resume_at = resume_at or (lambda _: 0.0)
         """Until when the process of a fiber stands still."""
-        self._over = threading.Lock()
-        self._over.acquire()
+        self._outside: greenlet.greenlet | None = None
+        """Who called `run`, and switches to the fibers."""
         self.failure: BaseException | None = None
         self.steps_max = sys.maxsize
 
@@ -118,7 +75,7 @@ class Scheduler:
     def pause(self, until: float) -> None:
         """Let the current fiber go on at `until`, and everybody who is due before it first."""
         fiber = self.current
-        if fiber is None or fiber.thread != threading.get_ident():
+        if fiber is None or greenlet.getcurrent() is not fiber.running:
             raise StuckError("A thread that no Spawner of this world started takes part in it.")
         if fiber.killed:
             raise SimulatedCrash(f"{fiber.name} is dead")
@@ -161,20 +118,22 @@ class Scheduler:
 
     def run(self) -> None:
         """Run until nobody is left; called from outside the world."""
-        if self._alive:
-            self._pass_on()
-            steps = -1
-            while not self._over.acquire(timeout=REAL_SECONDS_MAX):
-                if steps == self.steps:
-                    raise StuckError(f"The simulated world stands still:\n{self._stack()}")
-                steps = self.steps
+        self._outside = greenlet.getcurrent()
+        while self._alive:
+            self._let_run(self._next())
+        self.current = None
         if self.failure is not None:
             raise self.failure
 
-    def _stack(self) -> str:
-        carrier = self.current.carrier if self.current else None
-        frame = sys._current_frames().get(carrier.thread.ident or 0) if carrier else None  # noqa: SLF001
-        return "".join(traceback.format_stack(frame)) if frame else "unknown"
+    def _let_run(self, fiber: Fiber | None) -> None:
+        """Let a fiber run until it pauses or ends."""
+        self.current = fiber
+        if fiber is None:
+            self._nobody()
+            return
+        if fiber.running is None:
+            fiber.running = greenlet.greenlet(lambda: self._life(fiber))
+        fiber.running.switch()
 
     def _push(self, fiber: Fiber, due: float) -> None:
         self._tickets += 1
@@ -198,31 +157,17 @@ class Scheduler:
         return None
 
     def _switch(self, fiber: Fiber) -> None:
-        """Hand the baton to whoever is due, and wait until it comes back."""
-        following = self._next()
-        if following is not fiber:
-            self.current = following
-            if following is None:
-                self._nobody()
-            else:
-                self._wake(following)
-            fiber.baton.acquire()
+        """Let others run until the turn comes back."""
+        assert self._outside is not None
+        self._outside.switch()
         if fiber.killed:
             raise SimulatedCrash(f"{fiber.name} is dead")
-
-    def _wake(self, fiber: Fiber) -> None:
-        if fiber.carrier is None:
-            fiber.carrier = _Carrier.take()
-            fiber.carrier.carry(lambda: self._life(fiber))
-        else:
-            fiber.baton.release()
 
     def _nobody(self) -> None:
         """Fibers wait for each other for ever."""
         waiting = ", ".join(f.name for f in self._alive)
         self.failure = StuckError(f"Everybody waits for somebody else: {waiting}.")
         self.kill(lambda _: True)
-        self._pass_on()
 
     def _give_up(self) -> None:
         """The world is longer than it may be."""
@@ -232,30 +177,19 @@ class Scheduler:
         self.steps_max = sys.maxsize
         raise SimulatedCrash("the world ends here")
 
-    def _pass_on(self) -> None:
-        following = self._next()
-        self.current = following
-        if following is not None:
-            self._wake(following)
-        elif self._alive:
-            self._nobody()
-        else:
-            self._over.release()
-
-    def _life(self, fiber: Fiber) -> Callable[[], None]:
-        """What a carrier does for one fiber; the answer passes the baton on."""
-        fiber.thread = threading.get_ident()
+    def _life(self, fiber: Fiber) -> None:
         if not fiber.killed:
             try:
                 fiber.value = fiber.fn()
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:  # kept for whoever asks for the result
                 fiber.error = error
         else:
             fiber.error = SimulatedCrash(f"{fiber.name} is dead")
         fiber.done = True
-        fiber.carrier = None
+        fiber.running = None
         del self._alive[fiber]
         for waiter in fiber.waiters:
             if not waiter.done:
                 self._push(waiter, self.now)
-        return self._pass_on
