@@ -118,6 +118,11 @@ class WriteJob:
         schema = reconcile(record, incoming, history=self.snapshot.internal_schemas)
         return replace(self, schema=schema)
 
+    @property
+    def is_non_blocking(self) -> bool:
+        """Whether others may append to the same file groups meanwhile."""
+        return self.options.concurrency_mode == NON_BLOCKING and self.operation.keyed
+
     @contextmanager
     def begun(self, profile: CommitMetadata | None = None) -> Iterator[BegunWrite]:
         """Put the write on the timeline; an error inside rolls it back.
@@ -130,6 +135,7 @@ class WriteJob:
             action=self.operation.action(properties),
             requested=self.operation.requested(properties),
             profile=profile,
+            basis=None if self.is_non_blocking else self.snapshot.timeline,
         )
         try:
             yield BegunWrite(self, transaction)
@@ -291,7 +297,7 @@ class BegunWrite:
             job.snapshot.timeline,
             overwritten=overwritten,
             whole_table=whole_table,
-            non_blocking=job.options.concurrency_mode == NON_BLOCKING and job.operation.keyed,
+            non_blocking=job.is_non_blocking,
         )
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)

@@ -1,14 +1,15 @@
-"""Conflicts between writes: rules over who changed which file group, pure but for the last.
+"""Conflicts between writes: rules over who changed which file group, pure but for two.
 
-A write is based on a timeline. At commit, under the lock, it is compared with every write that has
-completed since, and with pending plans that take file groups away: a file group that both change is
-a conflict, and the later of the two loses. New file groups never conflict. The rules differ by
-table version, because versions differ in where a late log file lands (`slices_by_completion_time`).
+A write is based on a timeline. When it begins and at commit, under the lock, it is compared with
+every write that has completed since, and at commit with pending plans that take file groups away: a
+file group that both change is a conflict, and the later of the two loses. New file groups never
+conflict. The rules differ by table version, because versions differ in where a late log file lands
+(`slices_by_completion_time`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from lakewright.errors import WriteConflictError
@@ -18,6 +19,7 @@ from lakewright.format.records import (
     CommitMetadata,
     CompactionPlan,
     RequestedReplaceMetadata,
+    load_commit_metadata,
     load_requested_replace,
 )
 from lakewright.format.table_properties import TableProperties
@@ -35,6 +37,7 @@ __all__ = [
     "groups_of_compaction",
     "groups_of_replacement",
     "raise_conflict",
+    "refuse_overtaken",
     "undone_since",
 ]
 
@@ -98,6 +101,24 @@ def find_conflict(
     return None
 
 
+def refuse_overtaken(
+    storage: Storage,
+    properties: TableProperties,
+    changed: Collection[FileGroupId],
+    basis: Timeline,
+    now: Timeline,
+) -> None:
+    """Raise `WriteConflictError` if what a write is about to change was changed since its basis."""
+    mine = Mutation("", frozenset(changed))
+    for instant in completed_since(basis, now) if changed else ():
+        metadata = load_commit_metadata(storage, properties, instant)
+        known = basis.get(instant.requested_time, instant.completed_action) is not None
+        other = Other(instant, metadata.operation_type or "", groups_of_commit(metadata), known)
+        found = find_conflict(mine, [other], properties.version)
+        if found is not None:
+            raise_conflict(mine, *found)
+
+
 def _against(mine: Mutation, other: Other, version: TableVersion) -> frozenset[FileGroupId]:
     """Which groups of mine `other` may not have changed, or be about to change."""
     if other.operation == "COMPACT":
@@ -117,7 +138,7 @@ def raise_conflict(mine: Mutation, other: Other, groups: frozenset[FileGroupId])
         f"change to {len(groups)} of the file groups that this write changes.",
         hint="Nothing was published. Run the write again: it will be based on the new state.",
         context={
-            "instant": mine.instant,
+            "instant": mine.instant or "not begun",
             "other": other.instant.requested_time,
             "partition": first.partition,
             "file_id": first.file_id,

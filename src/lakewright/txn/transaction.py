@@ -53,6 +53,7 @@ from lakewright.txn.conflict import (
     groups_of_compaction,
     groups_of_replacement,
     raise_conflict,
+    refuse_overtaken,
     undone_since,
 )
 from lakewright.txn.fence import Fence, close_fence, open_fence, remove_fence
@@ -121,8 +122,13 @@ def begin(
     action: str,
     requested: bytes = b"",
     profile: CommitMetadata | None = None,
+    basis: Timeline | None = None,
 ) -> Transaction:
     """Put a new write on the timeline; inflight at once if it is known what it is going to do.
+
+    With a `basis` a write that was overtaken since, in what its profile says, does not even begin:
+    readers of Hudi 0.x stop at the first block of a log that is newer than all commits, also after
+    it was taken back, and miss what others have written behind it.
 
     Raises `LockHeldError` if the lock is not to be had, `TableError` while a restore is pending.
     """
@@ -132,6 +138,9 @@ def begin(
         properties = access.properties()
         timeline = access.timeline(properties)
         refuse_restore(timeline, "written")
+        if basis is not None and profile is not None:
+            changed = {_group(s) for s in profile.write_stats if s.prev_commit not in NO_PREVIOUS}
+            refuse_overtaken(access.storage, properties, changed, basis, timeline)
         instant, heartbeat = _request(access, properties, timeline, lease, action, requested)
         transaction = Transaction(access, properties, instant, action, heartbeat)
         if profile is not None:

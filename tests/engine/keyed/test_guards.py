@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +70,7 @@ def refused(write: Write, told: str) -> WriteConflictError:
 @EACH
 @pytest.mark.parametrize("index", ["SIMPLE", "BLOOM", "GLOBAL_BLOOM"])
 def test_the_same_new_key_cannot_be_inserted_twice(shape: Shape, index: str) -> None:
-    shape = Shape(type=shape.type, version=shape.version, index=index)
+    shape = Shape(type=shape.type, version=shape.version, index=index, small_files=False)
     table = new_table(shape)
     table.upsert(rows(shape, [("old", "b", 1, 1)]), options=shape.options)
     first, second = (prepared(table, shape, ("k", "a", n, n), ("x", "b", n, n)) for n in (1, 2))
@@ -118,6 +119,21 @@ def test_a_losing_write_is_done_again_and_updates(shape: Shape) -> None:
     assert [e.kind for e in told if e.kind == "write.retry"] == ["write.retry"]
     found = table.scan(columns=["id", "v"]).to_arrow().sort_by("id").to_pydict()
     assert found == {"id": ["k", "n"], "v": [70, 1]}
+
+
+def files(table: QuickTable) -> list[str]:
+    return [info.path for folder in ("a", ".hoodie") for info in table.storage.list(folder)]
+
+
+@EACH
+def test_a_write_that_was_overtaken_does_not_begin(shape: Shape) -> None:
+    table = new_table(shape)
+    table.upsert(rows(shape, [("k", "a", 1, 1)]), options=shape.options)
+    second = prepared(table, shape, ("k", "a", 2, 2))
+    table.upsert(rows(shape, [("k", "a", 3, 3)]), options=shape.options)
+    before = files(table)
+    refused(second, "committed a change to 1 of the file groups")
+    assert files(table) == before
 
 
 @EACH
@@ -185,6 +201,7 @@ def test_a_row_that_lost_against_another_partition_holds_only_while_that_row_sta
 
 @EACH
 def test_a_delete_by_filter_conflicts_with_changes_of_the_partitions_it_read(shape: Shape) -> None:
+    shape = replace(shape, small_files=False)
     table = new_table(shape)
     table.upsert(rows(shape, [("k", "a", 1, 1), ("l", "b", 1, 1)]), options=shape.options)
     everywhere = prepared_where(table, shape, "ts < 5")
