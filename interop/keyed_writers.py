@@ -238,6 +238,10 @@ def judge(scenario: Scenario, table: Path, told: Told, hudi: Hudi) -> None:
     answers = {"lakewright": lw.Table.open(table).scan(columns=SCHEMA.names).to_arrow()}
     if scenario.hudi:
         answer = table.parent / "answer.parquet"
+        if scenario.case.version == 6:
+            # Hudi 0.x stops at the log of a loser that is newer than all commits.
+            nothing = {**scenario.case.our_options, "hoodie.allow.empty.commit": "true"}
+            lw.Table.open(table, lock=LOCKING).upsert(SCHEMA.empty_table(), options=nothing)
         hudi.read(table, answer, {})
         answers[f"Hudi {hudi.version}"] = pq.read_table(answer, columns=SCHEMA.names)
     for reader, found in answers.items():
