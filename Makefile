@@ -54,7 +54,7 @@ slow: setup java ## The longer proofs that need no Hudi
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
 	$(BIN)/python scripts/spark_env.py 35
-	.venv-spark35/bin/python -m pytest -q -m "not slow" tests/spark
+	.venv-spark35/bin/python -m pytest -q tests/spark
 
 fuzz: setup ## A hundred thousand damaged files, over all readers
 	$(BIN)/python -m lakewright.testing.fuzz --files 100000 --jobs $(WORKERS) $(ARGS)

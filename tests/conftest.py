@@ -29,6 +29,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/") else nodeid.split("::", 1)[0]
+            if nodeid.startswith("tests/spark/"):
+                return "spark"
+            # Slow tests are long enough to go anywhere one by one.
+            return nodeid.split("::", 1)[0] if "not slow" in config.option.markexpr else nodeid
 
     return Scheduling(config, log)

@@ -110,6 +110,7 @@ def test_filters_and_projections_of_change_data(row: dict[str, Any], tmp_path: P
 PARTIAL = "v8_mor_partial_update"
 
 
+@pytest.mark.slow
 def test_partial_rows_of_a_range_are_those_of_the_table_at_its_end(tmp_path: Path) -> None:
     table = lw.Table.open(unpacked(PARTIAL, tmp_path))
     done = table.timeline.commits().completed().instants

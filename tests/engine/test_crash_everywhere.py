@@ -291,7 +291,7 @@ QUICK = [
 ]
 
 
-@pytest.mark.parametrize(("name", "version", "type_", "effect"), a_few_quickly(QUICK, 2))
+@pytest.mark.parametrize(("name", "version", "type_", "effect"), a_few_quickly(QUICK, 1))
 def test_a_crash_at_any_operation_leaves_old_or_new_and_no_orphan(
     name: str, version: int, type_: str, effect: bool
 ) -> None:

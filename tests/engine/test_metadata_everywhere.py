@@ -214,6 +214,7 @@ def test_keys_that_come_back_are_in_the_record_index_again(version: int) -> None
     assert sum(f.records for f in compared) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "type_", ["mor", pytest.param("cow", marks=pytest.mark.slow, id="cow of the longer ones")]
 )
