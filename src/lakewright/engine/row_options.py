@@ -144,4 +144,5 @@ class RowOptions(BaseModel):
         "where it is.",
         "hoodie.simple.index.update.partition.path",
         "hoodie.bloom.index.update.partition.path",
+        "hoodie.record.index.update.partition.path",
     )

@@ -21,9 +21,10 @@ from pyspark.sql import SparkSession
 from lakewright.engine.keyed.base_merge import MergeRules
 from lakewright.engine.keyed.incoming import IncomingRows, codes_by_partition
 from lakewright.engine.keyed.log_lookup import LogLookup, LogQuestion
-from lakewright.engine.keyed.lookup import Hits, KeyLookup
+from lakewright.engine.keyed.lookup import Hits, Int32s, KeyLookup
 from lakewright.engine.keyed.moves import Moves
 from lakewright.engine.keyed.planning import KeyedPlanner
+from lakewright.engine.keyed.record_places import codes_by_place
 from lakewright.engine.runner import Runner
 from lakewright.errors import LakewrightError
 from lakewright.format.file_slices import BaseFile, FileSlice
@@ -54,10 +55,16 @@ class SparkPlanner(KeyedPlanner):
     spark: SparkSession
     ref: StorageRef
 
-    def _hits(self, incoming: IncomingRows, files: Sequence[BaseFile], runner: Runner) -> Hits:
+    def _hits(
+        self,
+        incoming: IncomingRows,
+        files: Sequence[BaseFile],
+        runner: Runner,
+        places: Int32s | None,
+    ) -> Hits:
         if len(files) <= HERE_FILES and sum(base.size for base in files) <= HERE_BYTES:
-            return KeyedPlanner._hits(self, incoming, files, runner)  # noqa: SLF001 - its own
-        scopes, codes_of, questions = self._questions(incoming, files)
+            return KeyedPlanner._hits(self, incoming, files, runner, places)  # noqa: SLF001 - its own
+        scopes, codes_of, questions = self._questions(incoming, files, places)
         if not questions:
             return Hits.joined([])
         work = _Lookups(self.ref, scopes, self._key_spec, self.index.uses_filters)
@@ -85,15 +92,22 @@ class SparkPlanner(KeyedPlanner):
             yield questions[n].hits(found)
 
     def _questions(
-        self, incoming: IncomingRows, files: Sequence[BaseFile]
+        self, incoming: IncomingRows, files: Sequence[BaseFile], places: Int32s | None
     ) -> tuple[tuple[bytes, ...], list[np.ndarray | None], list[tuple[int, int, BaseFile]]]:
         """Sets of keys, their numbers in the write, and which of them to look for in which file."""
-        if self.index.is_global:
+        if places is None and self.index.is_global:
             every = [(0, number, base) for number, base in enumerate(files)]
             return (_packed_keys(incoming.keys),), [None], every if len(incoming) else []
         scopes: list[bytes] = []
         codes_of: list[np.ndarray | None] = []
         questions: list[tuple[int, int, BaseFile]] = []
+        if places is not None:
+            for number, codes in codes_by_place(places).items():
+                if number < len(files):
+                    questions.append((len(scopes), number, files[number]))
+                    scopes.append(_packed_keys(incoming.keys.take(pa.array(codes))))
+                    codes_of.append(codes)
+            return tuple(scopes), codes_of, questions
         by_partition: dict[str, list[tuple[int, BaseFile]]] = {}
         for number, base in enumerate(files):
             by_partition.setdefault(base.partition, []).append((number, base))

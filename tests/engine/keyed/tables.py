@@ -46,7 +46,7 @@ class Shape:
     @property
     def is_global(self) -> bool:
         """Whether a key is one row in the whole table."""
-        return self.index.startswith("GLOBAL")
+        return self.index.startswith("GLOBAL") or self.index == "RECORD_INDEX"
 
     @property
     def is_bucket(self) -> bool:
@@ -76,6 +76,9 @@ class Shape:
             "hoodie.bloom.index.update.partition.path": moves,
             "hoodie.index.bloom.num_entries": "20",
         }
+        if self.index == "RECORD_INDEX":
+            told["hoodie.metadata.enable"] = "true"
+            told["hoodie.metadata.record.index.enable"] = "true"
         if self.is_bucket:
             told["hoodie.bucket.index.num.buckets"] = str(BUCKETS)
         if not self.small_files:

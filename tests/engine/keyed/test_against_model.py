@@ -19,6 +19,8 @@ from tests.format.java_hash import slow_bucket
 
 KEYS = ("k0", "k1", "k2", "k3", "k4")
 PARTS = ("a", "b")
+GLOBAL = ("GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX")
+INDEXES = ("SIMPLE", "BLOOM", *GLOBAL, "BUCKET")
 Row = dict[str, Any]
 
 
@@ -123,8 +125,12 @@ class History:
 def shapes(draw: st.DrawFn) -> Shape:
     version = draw(st.sampled_from([6, 8]))
     merging = draw(st.sampled_from(["event", "commit", "payload"][: 3 if version == 6 else 2]))
-    index = draw(st.sampled_from(["SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "GLOBAL_BLOOM", "BUCKET"]))
-    meta = True if index.endswith("BLOOM") else draw(st.sampled_from([True, True, False]))
+    index = draw(st.sampled_from(INDEXES))
+    meta = (
+        True
+        if index.endswith(("BLOOM", "RECORD_INDEX"))
+        else draw(st.sampled_from([True, True, False]))
+    )
     return Shape(
         type=draw(st.sampled_from(["cow", "mor"])),
         version=version,
@@ -134,7 +140,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         ordering=draw(st.sampled_from([pa.int64(), pa.int32()])),
         meta=meta,
         small_files=draw(st.booleans()),
-        moves=draw(st.booleans()) if index.startswith("GLOBAL") else True,
+        moves=draw(st.booleans()) if index in GLOBAL else True,
         parquet_logs=draw(st.sampled_from([False, False, True])),
     )
 

@@ -1,4 +1,4 @@
-"""Which index a keyed write uses: Hudi's types, as far as they need no metadata table."""
+"""Which index a keyed write uses: Hudi's types, but those of other systems."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ class IndexType(Enum):
     BLOOM = "BLOOM"
     """As SIMPLE, without reading files whose bounds and bloom filters exclude the keys."""
     GLOBAL_BLOOM = "GLOBAL_BLOOM"
+    RECORD_INDEX = "RECORD_INDEX"
+    """As GLOBAL_SIMPLE, in the files that the record index of the metadata table names."""
     BUCKET = "BUCKET"
     """By a hash of the key, without looking."""
 
     @property
     def is_global(self) -> bool:
         """Whether a key is one row in the whole table, not in its partition."""
-        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM)
+        kinds = (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM, IndexType.RECORD_INDEX)
+        return self in kinds
 
     @property
     def uses_filters(self) -> bool:

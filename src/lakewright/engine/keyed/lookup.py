@@ -30,7 +30,7 @@ from lakewright.merge.columns import Int64s
 from lakewright.merge.key_index import KeyIndex
 from lakewright.storage.base import Storage
 
-__all__ = ["Hits", "KeyLookup"]
+__all__ = ["Hits", "Int32s", "KeyLookup"]
 
 Int32s = npt.NDArray[np.int32]
 

@@ -26,7 +26,7 @@ from lakewright.engine.keyed.insert_guard import (
 )
 from lakewright.engine.keyed.late_logs import LateLogs
 from lakewright.engine.keyed.log_lookup import LogLookup, LogQuestion
-from lakewright.engine.keyed.lookup import Hits
+from lakewright.engine.keyed.lookup import Hits, Int32s
 from lakewright.engine.keyed.moves import Moves, moved_hits
 from lakewright.engine.keyed.placing import (
     GroupShare,
@@ -35,6 +35,7 @@ from lakewright.engine.keyed.placing import (
     shares_of_hits,
     unfound,
 )
+from lakewright.engine.keyed.record_places import codes_by_place, record_places
 from lakewright.engine.keyed.tagging import tag
 from lakewright.engine.runner import Runner
 from lakewright.engine.sizing import InsertPlan
@@ -51,6 +52,7 @@ from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, File
 from lakewright.format.key_spec import KeySpec
 from lakewright.merge.columns import Bools
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.file_groups import RECORD_INDEX
 
 __all__ = ["GroupWork", "KeyedPlan", "KeyedPlanner"]
 
@@ -113,8 +115,9 @@ class KeyedPlanner:
         view = job.view(None if index.is_global else partitions)
         groups = sorted(_newest(view).values(), key=lambda group: group.base is None)
         files = [group.base for group in groups if group.base is not None]
-        hits = self._hits(incoming, files, runner)
-        hits = Hits.joined([hits, self._log_hits(incoming, hits, groups, runner)])
+        places = self._places(incoming, [group.slice_.group for group in groups])
+        hits = self._hits(incoming, files, runner, places)
+        hits = Hits.joined([hits, self._log_hits(incoming, hits, groups, runner, places)])
         stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
         unmoved: GroupGuard | None = None
         if index.is_global and job.options.moves_partition:
@@ -130,7 +133,20 @@ class KeyedPlanner:
         guards = [self._insert_guard(incoming, hits, fresh), unmoved]
         return KeyedPlan(work, plans, all_of([*guards, self._update_guard(incoming, work)]))
 
-    def _hits(self, incoming: IncomingRows, files: Sequence[BaseFile], runner: Runner) -> Hits:
+    def _places(self, incoming: IncomingRows, groups: Sequence[FileGroupId]) -> Int32s | None:
+        """The only file groups that may have each key, if an index tells."""
+        if self.index is not IndexType.RECORD_INDEX:
+            return None
+        job = self.job
+        return record_places(job.snapshot, incoming.keys, groups, job.access.spawner)
+
+    def _hits(
+        self,
+        incoming: IncomingRows,
+        files: Sequence[BaseFile],
+        runner: Runner,
+        places: Int32s | None,
+    ) -> Hits:
         """Where the keys are; another engine looks in its own way."""
         job, index = self.job, self.index
         return tag(
@@ -141,10 +157,16 @@ class KeyedPlanner:
             within_partition=not index.is_global,
             filters=index.uses_filters,
             spec=self._key_spec,
+            places=places,
         )
 
     def _log_hits(
-        self, incoming: IncomingRows, hits: Hits, groups: Sequence[_Group], runner: Runner
+        self,
+        incoming: IncomingRows,
+        hits: Hits,
+        groups: Sequence[_Group],
+        runner: Runner,
+        places: Int32s | None,
     ) -> Hits:
         """Where the keys are that only logs have; they have no rows in base files."""
         snapshot = self.job.snapshot
@@ -152,16 +174,19 @@ class KeyedPlanner:
         slices = {
             n: group.merged
             for n, group in enumerate(groups)
-            if group.merged is not None and late.in_slice(group.merged)
+            if group.merged is not None and (self._logs_add_keys or late.in_slice(group.merged))
         }
         if not slices:
             return Hits.joined([])
         everywhere = np.arange(len(incoming)) if self.index.is_global else None
         codes_of = {} if everywhere is not None else codes_by_partition(incoming)
+        located = None if places is None else codes_by_place(places)
         questions: list[LogQuestion] = []
         for n, slice_ in slices.items():
             within = codes_of.get(slice_.group.partition, everywhere)
-            if within is not None:
+            if located is not None:
+                within = located.get(n)
+            if within is not None and slice_.logs:
                 codes = np.setdiff1d(within, hits.codes[hits.files == n])
                 questions.append(LogQuestion(n, codes, slice_))
         asked = [question for question in questions if len(question.codes)]
@@ -178,6 +203,11 @@ class KeyedPlanner:
             yield question.hits(lookup.living(keys, question.slice_))
 
         return runner.stream(questions, answer)
+
+    @property
+    def _logs_add_keys(self) -> bool:
+        """Whether logs may have new keys: Hudi puts them there where a record index finds them."""
+        return RECORD_INDEX in self.job.snapshot.properties.metadata_partitions
 
     @property
     def _key_spec(self) -> KeySpec | None:
@@ -237,6 +267,7 @@ class KeyedPlanner:
             keys,
             LogLookup(job.snapshot, self.registry),
             self._key_spec,
+            every_log=self._logs_add_keys,
         )
 
     def _update_guard(

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.engine.keyed.incoming import IncomingRows, codes_by_partition
-from lakewright.engine.keyed.lookup import Hits, KeyLookup
+from lakewright.engine.keyed.lookup import Hits, Int32s, KeyLookup
+from lakewright.engine.keyed.record_places import codes_by_place
 from lakewright.engine.runner import Runner
 from lakewright.format.file_slices import BaseFile
 from lakewright.format.key_spec import KeySpec
@@ -48,8 +49,12 @@ def tag(
     within_partition: bool,
     filters: bool = False,
     spec: KeySpec | None = None,
+    places: Int32s | None = None,
 ) -> Hits:
-    """Look for all keys in the files that may have them; `Hits.files` number `files`."""
+    """Look for all keys in the files that may have them; `Hits.files` number `files`.
+
+    With `places` each key is looked for in that file alone.
+    """
     by_partition: dict[str, list[int]] = {}
     for number, base in enumerate(files):
         by_partition.setdefault(base.partition, []).append(number)
@@ -58,7 +63,12 @@ def tag(
         return KeyLookup(storage, keys, spec=spec, filters=filters)
 
     questions: list[_Question] = []
-    if not within_partition:
+    if places is not None:
+        for number, codes in codes_by_place(places).items():
+            if number < len(files):
+                here = lookup(incoming.keys.take(pa.array(codes)))
+                questions.append(_Question(here, codes, number, files[number]))
+    elif not within_partition:
         everywhere = lookup(incoming.keys)
         questions = [_Question(everywhere, None, n, base) for n, base in enumerate(files)]
     else:

@@ -1,0 +1,70 @@
+"""Keyed writes by the record index: only the files that it names are asked."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+import pytest
+
+from lakewright.engine.keyed.lookup import KeyLookup
+from lakewright.errors import WriteConflictError
+from lakewright.metadata.file_groups import RECORD_INDEX
+from lakewright.metadata.table import MetadataTable
+from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
+from tests.engine.keyed.test_guards import ids, prepared
+
+SHAPES = [Shape(type=t, version=v, index="RECORD_INDEX") for v in (6, 8) for t in ("cow", "mor")]
+EACH = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: f"v{s.version}-{s.type}")
+
+
+def filled(shape: Shape) -> QuickTable:
+    table = new_table(shape)
+    for part in "abc":
+        given = [(f"{part}{n}", part, 1, n) for n in range(4)]
+        table.upsert(rows(shape, given), options=shape.options)
+    assert RECORD_INDEX in table.properties.metadata_partitions
+    return table
+
+
+@EACH
+def test_files_without_the_keys_are_not_opened(
+    shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(shape)
+    opened: list[str] = []
+    in_file = KeyLookup.in_file
+
+    def watched(self: KeyLookup, number: int, base: object) -> object:
+        opened.append(base.partition)  # type: ignore[attr-defined]
+        return in_file(self, number, base)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(KeyLookup, "in_file", watched)
+    done = table.upsert(rows(shape, [("b1", "b", 2, 9), ("new", "c", 2, 9)]), options=shape.options)
+    assert (done.inserted, done.updated) == (1, 1)
+    assert opened == ["b"]
+    moved = table.upsert(rows(shape, [("a2", "c", 3, 7)]), options=shape.options)
+    assert opened == ["b", "a"] and moved.updated + moved.inserted >= 1
+    found = table.scan().to_arrow()
+    assert found.num_rows == 13
+    assert found.filter(pc.equal(found["id"], "a2"))["p"].to_pylist() == ["c"]
+
+
+@EACH
+def test_without_the_index_all_files_are_asked(
+    shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(shape)
+    monkeypatch.setattr(MetadataTable, "open", lambda *_: None)
+    given = rows(shape, [("b1", "b", 2, 9), ("new", "c", 2, 9)])
+    plain = {k: v for k, v in shape.options.items() if "metadata" not in k}
+    done = table.upsert(given, options=plain)
+    assert (done.inserted, done.updated) == (1, 1)
+
+
+@EACH
+def test_the_same_new_key_cannot_be_inserted_twice(shape: Shape) -> None:
+    table = filled(shape)
+    first, second = (prepared(table, shape, ("k", part, 5, 5)) for part in ("a", "d"))
+    first()
+    with pytest.raises(WriteConflictError):
+        second()
+    assert ids(table).count("k") == 1
