@@ -9,6 +9,7 @@ metadata table has heard of, and at version 6 while any earlier write is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from lakewright.format.instant import State
@@ -39,7 +40,7 @@ from lakewright.services.planned_slices import planned_slices
 from lakewright.storage.base import Storage
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_commit import STAGES
-from lakewright.txn.metadata_stats import written_stat
+from lakewright.txn.metadata_stats import NOTHING_WRITTEN
 from lakewright.txn.metadata_store import MetadataStore
 from lakewright.txn.metadata_undo import DELTA_COMMIT
 from lakewright.txn.plan_kinds import COMPACTION
@@ -152,7 +153,8 @@ def _written(
         size = store.storage.create_from(path, write).size
         before = slice_.base
         stats.setdefault(index, []).append(
-            written_stat(
+            replace(
+                NOTHING_WRITTEN,
                 file_id=slice_.group.file_id,
                 path=path,
                 prev_commit=before.instant if before is not None else "null",

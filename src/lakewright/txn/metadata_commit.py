@@ -9,7 +9,7 @@ same time: some records add up, and must not be there twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lakewright.errors import MetadataTableError, WriteConflictError
@@ -27,7 +27,7 @@ from lakewright.metadata.record_schema import commit_schema
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
-from lakewright.txn.metadata_stats import written_stat
+from lakewright.txn.metadata_stats import NOTHING_WRITTEN
 from lakewright.txn.metadata_store import MetadataStore, open_store
 from lakewright.txn.metadata_undo import DELTA_COMMIT, cleared
 
@@ -155,10 +155,13 @@ def _profile(places: Iterable[_Place]) -> CommitMetadata:
     """What is going to be written: Hudi's rollbacks of version 6 find the file groups here."""
     stats: dict[str, list[WriteStat]] = {}
     for place in places:
-        of_index = stats.setdefault(place.log.index, [written_stat(file_id="", prev_commit="null")])
+        of_index = stats.setdefault(
+            place.log.index, [replace(NOTHING_WRITTEN, file_id="", prev_commit="null")]
+        )
         group = file_id(place.log.index, place.log.number)
         of_index.append(
-            written_stat(
+            replace(
+                NOTHING_WRITTEN,
                 file_id=group,
                 prev_commit=place.slice_instant,
                 num_update_writes=place.log.records,
@@ -171,7 +174,8 @@ def _content(properties: TableProperties, places: Iterable[_Place]) -> CommitMet
     stats: dict[str, list[WriteStat]] = {}
     for place in places:
         log, size = place.log, len(place.log.content)
-        stat = written_stat(
+        stat = replace(
+            NOTHING_WRITTEN,
             file_id=file_id(log.index, log.number),
             path=place.path,
             prev_commit=place.slice_instant,

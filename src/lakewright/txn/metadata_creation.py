@@ -8,6 +8,7 @@ folder that a crash left behind is nobody's and goes with the next change.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from lakewright.format import property_keys as keys
@@ -48,7 +49,7 @@ from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_commit import STAGES
-from lakewright.txn.metadata_stats import written_stat
+from lakewright.txn.metadata_stats import NOTHING_WRITTEN
 from lakewright.txn.metadata_store import MetadataStore, open_store
 from lakewright.txn.metadata_undo import DELTA_COMMIT, cleared
 from lakewright.txn.restoring import refuse_restore
@@ -168,7 +169,8 @@ def _base_file(
         writer.close()
 
     size = store.storage.create_from(path, write).size
-    return written_stat(
+    return replace(
+        NOTHING_WRITTEN,
         file_id=file_id(index, number),
         path=path,
         prev_commit="null",
