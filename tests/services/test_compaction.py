@@ -283,7 +283,9 @@ def check(version: int, effect: bool, *, buckets: bool = False, stride: int = 1)
         assert orphans(world) == [], index
         table = QuickTable(world.storage, world.clock)
         compacted = [i for i in table.timeline.completed() if i.action == "commit"]
-        assert len(compacted) == 1 and table.timeline.duplicates == (), index
+        # What was written into buckets after the dead process had committed is compacted too.
+        again = int(buckets and index % 2)
+        assert 1 <= len(compacted) <= 1 + again and table.timeline.duplicates == (), index
     assert count > 40 / stride
 
 
