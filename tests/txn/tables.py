@@ -17,7 +17,7 @@ from lakewright.format.partitions import (
 )
 from lakewright.format.records import CommitMetadata, WriteStat
 from lakewright.format.view_inputs import load_view
-from lakewright.runtime import ManualClock, SeededRandom
+from lakewright.runtime import ManualClock, SeededRandom, ThreadSpawner
 from lakewright.runtime.process import ProcessIdentity
 from lakewright.runtime.spawn import Task
 from lakewright.storage.base import Storage
@@ -33,10 +33,12 @@ THIS_PROCESS = ProcessIdentity("here", "boot", 1, "0")
 
 
 class NeverRuns:
-    """Background work that does not run: heartbeats beat once."""
+    """Background work does not run: heartbeats beat once. What somebody waits for does."""
 
     def spawn(self, fn: Any, name: str) -> Task[Any]:
-        """Take it and do nothing."""
+        """Take it and do nothing, unless it is a lane of shared work."""
+        if name.startswith("lane-"):
+            return ThreadSpawner().spawn(fn, name)
         return None  # type: ignore[return-value]
 
 
