@@ -34,7 +34,7 @@ demo: setup java ## Open real tables, query and inspect them, print a report
 	$(BIN)/python -m lakewright.cli.app demo
 
 test: setup java check ## Lint, types, layers and the quick test suite
-	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow and not interop" $(ARGS) tests
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "not slow and not long and not interop" $(ARGS) tests
 
 check: lint types layers
 
@@ -54,7 +54,7 @@ slow: setup java ## The longer proofs that need no Hudi
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
 	$(BIN)/python scripts/spark_env.py 35
-	.venv-spark35/bin/python -m pytest -q tests/spark
+	.venv-spark35/bin/python -m pytest -q -m "not slow" tests/spark
 
 fuzz: setup ## A hundred thousand damaged files, over all readers
 	$(BIN)/python -m lakewright.testing.fuzz --files 100000 --jobs $(WORKERS) $(ARGS)

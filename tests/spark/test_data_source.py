@@ -102,7 +102,7 @@ def test_a_misspelled_option_is_refused_with_the_right_one(
         spark.read.format("lakewright").option("wher", "amount > 1").load(str(orders))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_schema_of_other_types_is_refused(spark: SparkSession, orders: Path) -> None:
     reader = spark.read.format("lakewright")
     assert reader.schema("id string, amount double").load(str(orders)).columns == ["id", "amount"]

@@ -200,7 +200,7 @@ def test_rows_that_a_payload_builds_are_merged_in_tasks(
 # ---- how rows come -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_of_parquet_files_are_read_where_they_are_needed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

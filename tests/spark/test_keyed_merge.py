@@ -57,7 +57,7 @@ def content(st: SparkTable) -> dict[str, tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("version", "type_"),
     [
-        pytest.param(8, "mor", marks=pytest.mark.slow),
+        pytest.param(8, "mor", marks=pytest.mark.long),
         pytest.param(6, "cow", marks=pytest.mark.slow),
         pytest.param(8, "cow", marks=pytest.mark.slow),
         pytest.param(6, "mor", marks=pytest.mark.slow),

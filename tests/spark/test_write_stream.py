@@ -69,7 +69,7 @@ def feed(spark: SparkSession, tmp_path: Path) -> Feed:
     return Feed(spark, tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batches_go_on_across_restarts(feed: Feed) -> None:
     feed.put("a", "b")
     feed.run()

@@ -61,8 +61,6 @@ class InsertGuard:
     logs: LogLookup
     spec: KeySpec | None = None
     """Forms the keys of tables that do not store them."""
-    every_log: bool = False
-    """Whether all logs may have new keys, not late ones alone."""
     _asked: set[str] = field(default_factory=set)
 
     def __call__(self, timeline: Timeline) -> None:
@@ -105,7 +103,7 @@ class InsertGuard:
             done = load_commit_metadata(self.storage, self.properties, compaction)
             compacted |= groups_of_commit(done)
         for slice_ in written:
-            if self.every_log or slice_.group in compacted:
+            if slice_.group in compacted:
                 yield slice_
             self._asked.add(slice_.logs[0].path)
 

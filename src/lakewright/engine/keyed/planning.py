@@ -52,7 +52,6 @@ from lakewright.format.file_slices import BaseFile, FileGroupId, FileSlice, File
 from lakewright.format.key_spec import KeySpec
 from lakewright.merge.columns import Bools
 from lakewright.merge.registry import MergerRegistry
-from lakewright.metadata.file_groups import RECORD_INDEX
 
 __all__ = ["GroupWork", "KeyedPlan", "KeyedPlanner"]
 
@@ -174,7 +173,7 @@ class KeyedPlanner:
         slices = {
             n: group.merged
             for n, group in enumerate(groups)
-            if group.merged is not None and (self._logs_add_keys or late.in_slice(group.merged))
+            if group.merged is not None and (places is not None or late.in_slice(group.merged))
         }
         if not slices:
             return Hits.joined([])
@@ -203,11 +202,6 @@ class KeyedPlanner:
             yield question.hits(lookup.living(keys, question.slice_))
 
         return runner.stream(questions, answer)
-
-    @property
-    def _logs_add_keys(self) -> bool:
-        """Whether logs may have new keys: Hudi puts them there where a record index finds them."""
-        return RECORD_INDEX in self.job.snapshot.properties.metadata_partitions
 
     @property
     def _key_spec(self) -> KeySpec | None:
@@ -267,7 +261,6 @@ class KeyedPlanner:
             keys,
             LogLookup(job.snapshot, self.registry),
             self._key_spec,
-            every_log=self._logs_add_keys,
         )
 
     def _update_guard(
