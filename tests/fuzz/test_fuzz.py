@@ -37,7 +37,7 @@ from tests.fuzz import hfile_seeds, planted
 
 TESTS = Path(__file__).resolve().parents[1]
 PLACES = (TESTS / "tables", TESTS / "fuzz" / "seeds")
-FILES = 200
+FILES = 300
 
 
 def test_a_fixed_set_of_mutants_is_read_or_refused() -> None:
