@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow.compute as pc
 import pytest
 
+from lakewright.engine.keyed import planning
 from lakewright.engine.keyed.lookup import KeyLookup
 from lakewright.errors import WriteConflictError
 from lakewright.metadata.file_groups import RECORD_INDEX
@@ -68,3 +69,19 @@ def test_the_same_new_key_cannot_be_inserted_twice(shape: Shape) -> None:
     with pytest.raises(WriteConflictError):
         second()
     assert ids(table).count("k") == 1
+
+
+@EACH
+def test_a_key_that_is_not_where_the_index_says_is_found_elsewhere(
+    shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = filled(shape)
+    told = planning.record_places
+    monkeypatch.setattr(
+        planning,
+        "record_places",
+        lambda *given: (told(*given) + 1) % 3,  # type: ignore[operator]
+    )
+    done = table.upsert(rows(shape, [("b1", "b", 2, 9)]), options=shape.options)
+    assert (done.inserted, done.updated) == (0, 1)
+    assert ids(table).count("b1") == 1

@@ -115,8 +115,10 @@ class KeyedPlanner:
         groups = sorted(_newest(view).values(), key=lambda group: group.base is None)
         files = [group.base for group in groups if group.base is not None]
         places = self._places(incoming, [group.slice_.group for group in groups])
-        hits = self._hits(incoming, files, runner, places)
-        hits = Hits.joined([hits, self._log_hits(incoming, hits, groups, runner, places)])
+        hits = self._found(incoming, files, groups, runner, places)
+        if places is not None and np.setdiff1d(np.flatnonzero(places >= 0), hits.codes).size:
+            # The index names places where keys are not: they may be anywhere.
+            hits = self._found(incoming, files, groups, runner, None)
         stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
         unmoved: GroupGuard | None = None
         if index.is_global and job.options.moves_partition:
@@ -131,6 +133,18 @@ class KeyedPlanner:
         work = [GroupWork(self._target(share, known), share) for share in shares]
         guards = [self._insert_guard(incoming, hits, fresh), unmoved]
         return KeyedPlan(work, plans, all_of([*guards, self._update_guard(incoming, work)]))
+
+    def _found(
+        self,
+        incoming: IncomingRows,
+        files: Sequence[BaseFile],
+        groups: Sequence[_Group],
+        runner: Runner,
+        places: Int32s | None,
+    ) -> Hits:
+        """Where the keys are, in base files and in logs."""
+        hits = self._hits(incoming, files, runner, places)
+        return Hits.joined([hits, self._log_hits(incoming, hits, groups, runner, places)])
 
     def _places(self, incoming: IncomingRows, groups: Sequence[FileGroupId]) -> Int32s | None:
         """The only file groups that may have each key, if an index tells."""

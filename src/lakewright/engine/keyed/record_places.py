@@ -1,9 +1,8 @@
 """Which file group each key is in, as the record index of the metadata table says.
 
 The index decides only where to look: the rows are looked for in the base file of that group and,
-for keys that it lacks, in its logs, so that a place which is out of date costs nothing but the
-look. Nothing is known if the table has no such index, or if it cannot be read whole; then keys are
-looked for in all files.
+for keys that it lacks, in its logs. Nothing is known if the table has no such index, or if it
+cannot be read whole; then, and if a key is not where it should be, all files are asked.
 """
 
 from __future__ import annotations
