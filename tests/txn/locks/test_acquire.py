@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from lakewright.errors import (
@@ -152,9 +154,9 @@ class Recorded:
         """Ours, unless told otherwise."""
         return self._answer("confirm")
 
-    def free(self, *, in_time: bool) -> None:
+    def free(self, *, in_time: Callable[[], bool]) -> None:
         """Freed."""
-        self._answer(f"free {in_time}")
+        self._answer(f"free {in_time()}")
 
 
 def _lease(clock: ManualClock, tenure: Recorded, valid_s: float | None = 60.0) -> RenewedLease:

@@ -143,6 +143,44 @@ def test_an_overdue_lease_leaves_its_file_to_expire(folder: Folder) -> None:
     assert folder.file.exists(), "a waiter may be taking it over at this moment"
 
 
+class Pausing(LocalStorage):
+    """A folder whose next read of a file is followed by something."""
+
+    deed = staticmethod(lambda: None)
+
+    def read(self, path: str) -> bytes:
+        """Read, and let it happen once."""
+        content = super().read(path)
+        deed, self.deed = self.deed, lambda: None
+        deed()
+        return content
+
+
+def test_who_stands_still_while_giving_a_lock_back_does_not_free_its_successors(
+    folder: Folder, tmp_path: Path
+) -> None:
+    storage = Pausing(tmp_path, clock=folder.clock)
+    lock = FileSystemLock(
+        storage,
+        expire_s=60,
+        clock=folder.clock,
+        random=chance(1),
+        spawner=IdleSpawner(),
+        processes=folder.machine.process(1),
+    )
+    lease = obtained(lock.try_acquire("slow"))
+    others = []
+
+    def overtake() -> None:
+        folder.clock.advance(61)
+        folder.age(61)
+        others.append(obtained(folder.lock(2, expire_s=60).try_acquire("quick")))
+
+    storage.deed = overtake
+    lease.release()
+    others[0].check()
+
+
 def test_a_removed_lock_is_noticed_before_anything_is_published(folder: Folder) -> None:
     lease = obtained(folder.lock(1).try_acquire("me"))
     lease.check()

@@ -9,7 +9,7 @@ Hudi's own writers do not know this lock: use it only where lakewright alone wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from lakewright.errors import LakewrightError, OptionError
@@ -179,7 +179,7 @@ class HeldRow:
         """Whether the row is still ours."""
         return bool(self._lock.run(_CONFIRM, self._token))
 
-    def free(self, *, in_time: bool) -> None:  # noqa: ARG002 - the statement is conditional
+    def free(self, *, in_time: Callable[[], bool]) -> None:  # noqa: ARG002 - the statement is conditional
         """Clear the row if it is still ours."""
         try:
             self._lock.run(_FREE, self._token)

@@ -368,7 +368,7 @@ class _HeldItem:
         """Whether the item is still ours."""
         return self._current() is not None
 
-    def free(self, *, in_time: bool) -> None:  # noqa: ARG002 - the write is conditional
+    def free(self, *, in_time: Callable[[], bool]) -> None:  # noqa: ARG002 - the write is conditional
         """Delete the item if it is still ours."""
         try:
             self._changed("delete_item")

@@ -24,6 +24,7 @@ shows it, unless it wakes up between that check and the end of the publication.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -175,12 +176,14 @@ class FileSystemLock:
             return self.holds(file.token)
         return True
 
-    def give_back(self, file: LockFile, *, in_time: bool) -> None:
+    def give_back(self, file: LockFile, *, in_time: Callable[[], bool]) -> None:
         """Free the lock if its file has the token and cannot have been granted to others."""
         try:
             if self._storage.guarantees.atomic_replace:
                 self._mark_released(file)
-            elif (in_time or not self._expire_s) and self.holds(file.token):
+            elif self.holds(file.token) and (not self._expire_s or in_time()):
+                # Asked after the look: a process that stood still there would delete the lock of
+                # whoever took it over meanwhile.
                 self._storage.delete(self._path)
             # Otherwise it is left to expire: a waiter may be taking it over right now.
         except LakewrightError:
@@ -285,6 +288,6 @@ class _HeldFile:
         """Whether the file still has our token."""
         return self._lock.holds(self._file.token)
 
-    def free(self, *, in_time: bool) -> None:
+    def free(self, *, in_time: Callable[[], bool]) -> None:
         """Give it back if it still has our token."""
         self._lock.give_back(self._file, in_time=in_time)

@@ -11,6 +11,7 @@ lost for good: it is not renewed again, even if nobody has taken the lock yet.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol
 
@@ -38,8 +39,9 @@ class Tenure(Protocol):
         """Ask whether it is still ours."""
         ...
 
-    def free(self, *, in_time: bool) -> None:
-        """Give it back if it is still ours; `in_time`: others cannot have been granted it."""
+    def free(self, *, in_time: Callable[[], bool]) -> None:
+        """Give it back if it is still ours; `in_time()`: others cannot have been granted it yet,
+        to be asked last where the call below cannot be conditional."""
         ...
 
 
@@ -126,9 +128,10 @@ class RenewedLease:
         if self._released:
             return
         self._released = True
-        in_time = not self._lost and self._in_time(self._clock.monotonic_s())
         try:
-            self._tenure.free(in_time=in_time)
+            self._tenure.free(
+                in_time=lambda: not self._lost and self._in_time(self._clock.monotonic_s())
+            )
         except LakewrightError:
             self._released = False
             self._lose("it was being given back")

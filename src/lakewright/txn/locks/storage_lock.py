@@ -14,6 +14,7 @@ cannot be told, the name is remembered, and a later attempt of this provider tak
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -259,7 +260,7 @@ class _HeldObject:
         """Whether the object is still ours."""
         return self._current() is not None
 
-    def free(self, *, in_time: bool) -> None:  # noqa: ARG002 - the write is conditional
+    def free(self, *, in_time: Callable[[], bool]) -> None:  # noqa: ARG002 - the write is conditional
         """Say that it is given back, if it is still ours."""
         try:
             if self._write(True, None):

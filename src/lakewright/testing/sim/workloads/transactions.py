@@ -57,6 +57,7 @@ _OVERTAKEN = frozenset({"14.3a"})
 """What a process that stood still may break for a moment: it becomes inflight after it was rolled
 back, finds out at its next step, and is rolled back again."""
 _CLAIMS = (f"/{HEARTBEAT_FOLDER}/", f"/{FENCE_FOLDER}/")
+_LOCK_FILE = "/.hoodie/lock"
 _STATE_FILE = re.compile(r"/timeline/\d|/\.hoodie/\d")
 
 CRASHES = FaultRates(crash=0.003)
@@ -191,10 +192,13 @@ def _hear(world: World, event: Event) -> None:
 
 
 def _is_under_the_lock(operation: Operation) -> bool:
-    """Whether an operation publishes a state file, or makes an instant that of its process."""
+    """Whether an operation publishes a state file, makes an instant that of its process, or frees
+    a lock whose file can only be deleted."""
     path = operation.path
     if operation.name == "replace":
         return any(folder in path for folder in _CLAIMS)
+    if operation.name == "delete" and path.endswith(_LOCK_FILE):
+        return True
     publishes = operation.name in ("create_if_absent", "delete")
     return publishes and _STATE_FILE.search(path) is not None
 
