@@ -211,6 +211,12 @@ class WriteConflictError(ConflictError):
     code = "conflict.write"
 
 
+class IndexesChangedError(WriteConflictError):
+    """The table has other indexes now than a write has prepared."""
+
+    code = "conflict.indexes"
+
+
 class MergeError(LakewrightError):
     """Records cannot be merged by the table's rule."""
 

@@ -472,7 +472,7 @@ def test_every_mutant_has_its_story() -> None:
 # ---- by chance ---------------------------------------------------------------------------------
 
 PLANS = ("plans-storm", "plans-stalls", "plans-crashes", "plans-calm")
-PLAN_SEEDS = 60
+PLAN_SEEDS = 200
 BY_CHANCE = (
     "claim: whether another process works on the plan",
     "claim: the timeline is read under the lock",

@@ -54,6 +54,21 @@ def test_real_files_are_serviced_as_safely_as_stubs() -> None:
     assert summary.failed == 0, summary.to_text()
 
 
+@pytest.mark.parametrize(
+    ("workload", "seed"),
+    [
+        ("services-crashes", 4068),
+        ("services-storm", 6117),
+        ("keyed-storm", 1230),
+    ],
+)
+def test_worlds_that_have_shown_mistakes_stay_whole(workload: str, seed: int) -> None:
+    """A second restore planned over a dead one; a look at the lock too early before a change; a
+    lock file deleted that was another's."""
+    summary = run_many(workload, [seed])
+    assert summary.failed == 0, summary.to_text()
+
+
 def _setting(version: int, *, folders: bool) -> ServiceSetting:
     found = service_setting_of(0, NO_RATES)
     world = replace(found.world, version=version, folders=folders, merge_on_read=True, lock="ideal")

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from lakewright.errors import MetadataTableError, UnsupportedTableError, WriteConflictError
+from lakewright.errors import IndexesChangedError, MetadataTableError, UnsupportedTableError
 from lakewright.format import property_keys as keys
 from lakewright.format.properties import update_properties
 from lakewright.format.records import WriteStat
+from lakewright.format.table_properties import TableProperties
+from lakewright.metadata.index_changes import IndexChanges
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
@@ -51,15 +53,35 @@ def test_a_commit_is_in_the_metadata_table(version: int) -> None:
     assert listed(storage, access) == {"one-0"}
 
 
-def test_a_write_is_a_conflict_if_a_metadata_table_came_or_went_meanwhile() -> None:
+def test_a_write_keeps_a_metadata_table_that_came_meanwhile_and_none_that_went() -> None:
+    storage = new_storage(8)
+    access = new_access(storage)
+    transaction = begun(access)
+    stat = written(access, transaction, "one-0")
+    build_metadata_table(access)
+    transaction.commit(prepared(access, stat))
+    assert listed(storage, access) == {"one-0"}
+    transaction = begun(access)
+    stat = written(access, transaction, "two-0")
+    drop_metadata_table(access)
+    transaction.commit(prepared(access, stat))
+    assert not storage.exists(METADATA_FOLDER)
+
+
+def test_a_write_gives_way_to_indexes_that_change_again_and_again() -> None:
     access = new_access(new_storage(8))
-    for change in (build_metadata_table, drop_metadata_table):
-        transaction = begun(access)
-        stat = written(access, transaction, "one-0")
-        change(access)
-        with pytest.raises(WriteConflictError, match="indexes"):
-            transaction.commit(prepared(access, stat))
-        transaction.abort()
+    transaction = begun(access)
+    ready = prepared(access, written(access, transaction, "one-0"))
+    changes = [build_metadata_table, drop_metadata_table] * 4
+
+    def indexing(_: TableProperties) -> IndexChanges:
+        changes.pop(0)(access)
+        return {}
+
+    with pytest.raises(IndexesChangedError, match="Run the write again"):
+        transaction.commit(ready, indexing)
+    assert len(changes) == 4
+    assert "rolled back" in transaction.abort()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,4 +1,4 @@
-"""`lakewright metadata`: the metadata table, shown, verified, built anew, dropped."""
+"""`lakewright metadata`: the metadata table, shown, verified, built, built anew, dropped."""
 
 from __future__ import annotations
 
@@ -80,11 +80,35 @@ def rebuild(
     """Drop the metadata table and build it anew from the data files; writers may go on meanwhile.
 
     It gets the indexes that it had, as far as they can be built here: files, column_stats,
-    partition_stats, bloom_filters. The others are named, and left out.
+    partition_stats, bloom_filters, record_index and secondary indexes. The others are named, and
+    left out.
     """
     done = Table.open(uri, lock=lock, on_event=tell).metadata.rebuild(*(index or ()))
     if not done.indexes:
         nothing_to_do("Something is pending; the metadata table is gone, and not built yet.")
+    told = {"indexes": list(done.indexes), "left_out": list(done.left_out)}
+    print_value(told, form(output, as_json))
+
+
+@app.command()
+def build(
+    uri: Uri,
+    index: Annotated[
+        list[str],
+        typer.Argument(help="column_stats, bloom_filters, record_index, or a secondary index."),
+    ],
+    lock: Lock = None,
+    as_json: AsJson = False,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Add indexes to the metadata table while writers go on, as an indexing action.
+
+    Only its beginning and its end take the table's lock. If it is interrupted nobody uses the
+    indexes; run it again.
+    """
+    done = Table.open(uri, lock=lock, on_event=tell).metadata.build(*index)
+    if not done.indexes:
+        nothing_to_do("The table has them, cannot have them, or something is pending.")
     told = {"indexes": list(done.indexes), "left_out": list(done.left_out)}
     print_value(told, form(output, as_json))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,7 +43,7 @@ from lakewright.metadata.file_groups import (
     RECORD_INDEX,
     SECONDARY_PREFIX,
 )
-from lakewright.metadata.index_changes import IndexChange, IndexChanges
+from lakewright.metadata.index_changes import IndexChange, IndexChanges, Indexing
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
 from lakewright.metadata.wrapping import wrapper_of
@@ -50,7 +51,8 @@ from lakewright.storage.base import Storage
 
 __all__ = [
     "filter_records",
-    "index_changes",
+    "indexing_of",
+    "secondary_definition",
     "secondary_definitions",
     "statistics_changes",
     "told_files",
@@ -59,13 +61,22 @@ __all__ = [
 _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
 
-def index_changes(
+def indexing_of(
     snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
-) -> IndexChanges:
-    """Changes of every index besides `files`; `schema` has the columns of files, meta ones too.
+) -> Indexing:
+    """Tells the changes of every index besides `files`; `schema` has the columns of files, meta
+    ones too.
 
     `snapshot` is what the write is based on; its files are there.
     """
+    return lambda properties: _changes(
+        replace(snapshot, properties=properties), instant, content, schema
+    )
+
+
+def _changes(
+    snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
+) -> IndexChanges:
     storage, properties = snapshot.storage, snapshot.properties
     indexes = indexes_of(properties)
     wanted = indexes & FILE_INDEXES
@@ -94,11 +105,16 @@ def index_changes(
 def secondary_definitions(snapshot: Snapshot) -> list[IndexDefinition]:
     """The secondary indexes of a table; `UnsupportedTableError` if one cannot be kept right."""
     names = sorted(i for i in indexes_of(snapshot.properties) if i.startswith(SECONDARY_PREFIX))
-    known = load_definitions(snapshot.storage, snapshot.properties) if names else {}
-    found = [known.get(name, IndexDefinition(name, "", "", (), {})) for name in names]
+    found = [secondary_definition(snapshot, name) for name in names]
     for definition in found:
         secondary_column(snapshot, definition)
     return found
+
+
+def secondary_definition(snapshot: Snapshot, name: str) -> IndexDefinition:
+    """What the table says that a secondary index is about; of no column if it says nothing."""
+    known = load_definitions(snapshot.storage, snapshot.properties)
+    return known.get(name, IndexDefinition(name, "", "", (), {}))
 
 
 def filter_records(

@@ -21,7 +21,7 @@ from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.commit_callback import tell_commit
 from lakewright.engine.file_policies import bloom_policy, log_policy, parquet_policy, sizing_policy
 from lakewright.engine.index_building import build_indexes
-from lakewright.engine.index_records import index_changes, secondary_definitions
+from lakewright.engine.index_records import indexing_of, secondary_definitions
 from lakewright.engine.key_detection import detect_keys
 from lakewright.engine.operations import Operation
 from lakewright.engine.proposal import Proposal, Validator
@@ -301,8 +301,8 @@ class BegunWrite:
         )
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)
-        indexed = index_changes(job.snapshot, self.instant, metadata, self.context.schema)
-        committed = self._transaction.commit(ready, indexed)
+        indexing = indexing_of(job.snapshot, self.instant, metadata, self.context.schema)
+        committed = self._transaction.commit(ready, indexing)
         untold = tell_commit(
             job.options,
             job.snapshot.properties,

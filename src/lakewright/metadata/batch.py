@@ -3,12 +3,14 @@
 A batch holds the whole content of every log file of one metadata commit. It is made before the lock
 is taken, from what was written; under the lock a transaction only names the files, and publishes
 them as the metadata table's own commit of the same instant, before the data table's. A batch knows
-for which indexes it was made: if these changed meanwhile it must not be published.
+for which indexes it was made, and how many file groups these had: if that changed meanwhile it must
+not be published.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from lakewright.errors import UnsupportedTableError
@@ -41,6 +43,8 @@ class MetadataBatch:
     indexes: frozenset[str]
     """Indexes of the table when the batch was made; none: it has no metadata table."""
     logs: tuple[GroupLog, ...] = ()
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """File groups of every index besides `files`, among which the logs are spread."""
 
 
 NO_METADATA: Final = MetadataBatch("", frozenset())
@@ -88,7 +92,7 @@ def batch_of_files(
     version = properties.version
     files = files_log(changes, instant=instant, version=version)
     logs = [] if files is None else [files]
-    for index in sorted(indexes - {FILES}):
-        groups = group_count(storage, index)
-        logs += index_logs(index, indexed[index], groups, instant=instant, version=version)
-    return MetadataBatch(instant, indexes, tuple(logs))
+    groups = {index: group_count(storage, index) for index in sorted(indexes - {FILES})}
+    for index, number in groups.items():
+        logs += index_logs(index, indexed[index], number, instant=instant, version=version)
+    return MetadataBatch(instant, indexes, tuple(logs), groups)

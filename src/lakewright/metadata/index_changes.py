@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import MetadataTableError, NotFoundError
 from lakewright.format.file_names import parse_data_file
+from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import TableVersion
 from lakewright.metadata.containers import GroupLog, log_blocks
 from lakewright.metadata.encoding import MetadataRecords, no_records
@@ -20,7 +19,14 @@ from lakewright.metadata.keys import file_group_index
 from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.storage.base import Storage
 
-__all__ = ["NO_CHANGES", "IndexChange", "IndexChanges", "group_count", "index_logs"]
+__all__ = [
+    "IndexChange",
+    "IndexChanges",
+    "Indexing",
+    "group_count",
+    "index_logs",
+    "nothing_indexed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,13 @@ class IndexChange:
 
 IndexChanges = Mapping[str, IndexChange]
 """Changes by the name of the index."""
-NO_CHANGES: Final[IndexChanges] = MappingProxyType({})
+Indexing = Callable[[TableProperties], IndexChanges]
+"""Tells what a change means for the indexes that a table has besides `files`."""
+
+
+def nothing_indexed(_: TableProperties) -> IndexChanges:
+    """For tables without such indexes."""
+    return {}
 
 
 def group_count(storage: Storage, index: str) -> int:

@@ -9,11 +9,17 @@ nobody lists. Otherwise it stays, as an empty partition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from lakewright.errors import CorruptFileError, FencedError, NotFoundError, UnsupportedTableError
+from lakewright.errors import (
+    CorruptFileError,
+    FencedError,
+    IndexesChangedError,
+    NotFoundError,
+    UnsupportedTableError,
+)
 from lakewright.format.file_names import parse_data_file
 from lakewright.format.instant import Instant, State
 from lakewright.format.partitions import PARTITION_METADATA_FILE, list_files
@@ -49,6 +55,7 @@ CLEAN: Final = "clean"
 DELETES_TOLD_TOGETHER: Final = 256
 """So many files go, several at a time, before what went is told."""
 _METADATA_VERSION: Final = 2
+_INDEXES_CHANGE_MOST: Final = 3
 
 
 def execute_clean(access: Access, instant: str) -> CleanMetadata | None:
@@ -68,7 +75,7 @@ def execute_clean(access: Access, instant: str) -> CleanMetadata | None:
         _delete(access, instant, files, heartbeat)
         before, empty = _emptied(access, plan)
         took_ms = int((access.clock.monotonic_s() - started_s) * 1000)
-        done = _Done(instant, plan, files, took_ms, _taken_back(access, instant, files))
+        done = _Done(instant, plan, files, took_ms)
         metadata = _finish(access, done, heartbeat, before, empty)
     finally:
         _let_go(access, instant, heartbeat)
@@ -215,8 +222,6 @@ class _Done:
     plan: CleanerPlan
     files: dict[str, list[str]]
     took_ms: int
-    indexed: IndexChanges
-    """What it means for the indexes of the metadata table besides `files`."""
 
     def metadata(self, removed: set[str]) -> CleanMetadata:
         """The record of the completed clean; `removed` are the partitions that are gone."""
@@ -248,7 +253,23 @@ class _Done:
 def _finish(
     access: Access, done: _Done, heartbeat: Heartbeat, before: Timeline, empty: list[str]
 ) -> CleanMetadata | None:
-    """Complete the clean; None if another process has."""
+    """Complete the clean; None if another process has. Again, if the table got other indexes."""
+    for _ in range(_INDEXES_CHANGE_MOST):
+        with suppress(IndexesChangedError):
+            indexed = _taken_back(access, done.instant, done.files)
+            return _complete(access, done, indexed, heartbeat, before, empty)
+    indexed = _taken_back(access, done.instant, done.files)
+    return _complete(access, done, indexed, heartbeat, before, empty)
+
+
+def _complete(
+    access: Access,
+    done: _Done,
+    indexed: IndexChanges,
+    heartbeat: Heartbeat,
+    before: Timeline,
+    empty: list[str],
+) -> CleanMetadata | None:
     with access.locked(f"clean {done.instant}") as lease:
         properties = access.properties()
         timeline = access.timeline(properties)
@@ -260,7 +281,7 @@ def _finish(
         removed = _remove_partitions(access.storage, timeline, before, empty)
         metadata = done.metadata(removed)
         changes = cleaned_files(metadata)
-        batch = batch_of_files(access.storage, properties, done.instant, changes, done.indexed)
+        batch = batch_of_files(access.storage, properties, done.instant, changes, indexed)
         latest = publish_metadata(access, lease, properties, timeline, batch)
         after = max(done.instant, latest or "")
         completed = next_time(timeline, properties, access.clock, after=after)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from lakewright.engine.index_building import build_indexes
+from lakewright.engine.index_building import build_beside_writers
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.snapshot import load_snapshot
@@ -27,7 +27,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import drop_metadata_table
 from lakewright.txn.metadata_gate import has_metadata_table
 
-__all__ = ["CHANGED_MEANWHILE", "MetadataService", "Rebuilt"]
+__all__ = ["CHANGED_MEANWHILE", "Built", "MetadataService", "Rebuilt"]
 
 CHANGED_MEANWHILE = "the table changed while it was verified; differences may come from that"
 
@@ -40,6 +40,16 @@ class Rebuilt:
     """Those that it has now; none if something pending forbids to begin."""
     left_out: tuple[str, ...]
     """Those that it had or was to have, and that are not built here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What was added to a metadata table."""
+
+    indexes: tuple[str, ...]
+    """Those that it did not have before."""
+    left_out: tuple[str, ...]
+    """Those that this table cannot have, or none while something pending forbids to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +113,20 @@ class MetadataService:
         had = access.properties().metadata_partitions
         wanted = frozenset(indexes or had)
         drop_metadata_table(access)
-        snapshot = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, wanted)
+        build_beside_writers(access, wanted)
         built = access.properties().metadata_partitions
         return Rebuilt(built, tuple(sorted(wanted.union(had).difference(built))))
+
+    def build(self, *indexes: str) -> Built:
+        """Add indexes to the metadata table, or begin one, while others go on writing.
+
+        >>> table.metadata.build("record_index", "column_stats")  # doctest: +SKIP
+        """
+        access = self.access()
+        before = frozenset(access.properties().metadata_partitions)
+        build_beside_writers(access, indexes)
+        now = access.properties().metadata_partitions
+        return Built(
+            tuple(index for index in now if index not in before),
+            tuple(sorted({*indexes}.difference(now))),
+        )

@@ -21,7 +21,6 @@ from lakewright.format.records import (
     load_compaction_plan,
 )
 from lakewright.format.view_inputs import load_view
-from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.containers import BaseFileWriter
 from lakewright.metadata.file_groups import base_file_name
 from lakewright.metadata.keys import file_group_number
@@ -107,7 +106,8 @@ def compact_metadata(store: MetadataStore, lease: Lease, data: Storage) -> str |
 
 
 def _planned(store: MetadataStore) -> tuple[str, CompactionPlan] | None:
-    indexes = sorted(indexes_of(store.data_properties))
+    # Changes of an index that is being built wait for its base files, which are older than they.
+    indexes = sorted(store.data_properties.metadata_partitions)
     listing = {index: list_files(store.storage, index) for index in indexes}
     view = load_view(store.storage, store.properties, store.timeline, listing=listing)
     plan = plan_compaction(view, _EVERYTHING, taken=(), today="")

@@ -91,16 +91,23 @@ def run_restore(
     gone, `PlanBusyError` if another process executes the pending restore.
     """
     pass_metadata_gate(access, drop=drop_metadata_table)
-    properties = access.properties()
-    pending = pending_restore(access.timeline(properties))
-    if pending is not None:
-        plan = _pending_plan(access, properties, pending, to)
-        return _executed(access, pending.requested_time, plan, resumed=True)
-    scheduled = _scheduled(access, to)
-    if isinstance(scheduled, Restored):
-        return scheduled
-    instant, plan = scheduled
-    return _executed(access, instant, plan, resumed=False)
+    for _ in range(TRIES):
+        properties = access.properties()
+        pending = pending_restore(access.timeline(properties))
+        if pending is not None:
+            plan = _pending_plan(access, properties, pending, to)
+            return _executed(access, pending.requested_time, plan, resumed=True)
+        scheduled = _scheduled(access, to)
+        if isinstance(scheduled, Restored):
+            return scheduled
+        if scheduled is not None:
+            return _executed(access, *scheduled, resumed=False)
+    raise ConflictError(
+        "The timeline changed again and again while a restore was planned.",
+        hint="Stop every writer and service of the table, then restore it.",
+        context={"table": access.storage.uri, "tries": TRIES},
+        retryable=True,
+    )
 
 
 def _pending_plan(
@@ -120,35 +127,31 @@ def _pending_plan(
 # ---- scheduling --------------------------------------------------------------------------------
 
 
-def _scheduled(access: Access, to: str | None) -> tuple[str, RestorePlan] | Restored:
-    for _ in range(TRIES):
-        seen = look(access, to)
-        refuse_unsafe(seen.timeline, seen.draft, seen.facts)
-        if not seen.draft.undone:
-            return Restored(seen.draft.to, None)
-        with access.locked(f"restore to {seen.draft.to}") as lease:
-            properties = access.properties()
-            timeline = access.timeline(properties)
-            if timeline != seen.timeline or properties != seen.properties:
-                continue
-            refuse_unsafe(timeline, seen.draft, workers(access, timeline, seen.draft))
-            plan = RestorePlan(
-                instants_to_rollback=list(_infos(seen.draft)),
-                savepoint_to_restore_timestamp=seen.draft.to,
-            )
-            instant = next_time(timeline, properties, access.clock)
-            lease.check()
-            access.files(properties).request(instant, RESTORE, plan.write(properties.version))
-            access.clock.sleep(access.skew_s())
-        count = len(seen.draft.undone)
-        access.on_event(Event("restore.planned", count, unit="instants", instant=instant))
-        return instant, plan
-    raise ConflictError(
-        "The timeline changed again and again while a restore was planned.",
-        hint="Stop every writer and service of the table, then restore it.",
-        context={"table": access.storage.uri, "tries": TRIES},
-        retryable=True,
-    )
+def _scheduled(access: Access, to: str | None) -> tuple[str, RestorePlan] | Restored | None:
+    """A new restore; None if somebody changed the timeline, perhaps by another restore."""
+    seen = look(access, to)
+    if pending_restore(seen.timeline) is not None:
+        return None
+    refuse_unsafe(seen.timeline, seen.draft, seen.facts)
+    if not seen.draft.undone:
+        return Restored(seen.draft.to, None)
+    with access.locked(f"restore to {seen.draft.to}") as lease:
+        properties = access.properties()
+        timeline = access.timeline(properties)
+        if timeline != seen.timeline or properties != seen.properties:
+            return None
+        refuse_unsafe(timeline, seen.draft, workers(access, timeline, seen.draft))
+        plan = RestorePlan(
+            instants_to_rollback=list(_infos(seen.draft)),
+            savepoint_to_restore_timestamp=seen.draft.to,
+        )
+        instant = next_time(timeline, properties, access.clock)
+        lease.check()
+        access.files(properties).request(instant, RESTORE, plan.write(properties.version))
+        access.clock.sleep(access.skew_s())
+    count = len(seen.draft.undone)
+    access.on_event(Event("restore.planned", count, unit="instants", instant=instant))
+    return instant, plan
 
 
 def _infos(draft: RestoreDraft) -> tuple[InstantInfo, ...]:

@@ -115,7 +115,7 @@ _WAYS = {
     "rollback": "Name the instant that it rolls back instead; that finishes it.",
     "savepoint": "Delete the savepoint.",
     "restore": "Run the restore: it finishes what is pending.",
-    "indexing": "Let Hudi finish it or drop the index.",
+    "indexing": "Run `lakewright metadata build` again, or let Hudi finish it if it is Hudi's.",
 }
 
 

@@ -29,7 +29,7 @@ from lakewright.errors import (
 from lakewright.format.instant import Instant, State
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
-from lakewright.metadata.index_changes import NO_CHANGES, IndexChanges
+from lakewright.metadata.index_changes import Indexing, nothing_indexed
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.fence import Fence, claim_fence, open_fence
@@ -114,12 +114,12 @@ class Execution:
                     retryable=True,
                 )
 
-    def commit(self, prepared: Prepared, indexed: IndexChanges = NO_CHANGES) -> Committed:
+    def commit(self, prepared: Prepared, indexing: Indexing = nothing_indexed) -> Committed:
         """Publish what the attempt did; `FencedError` if the plan is not this attempt's any more.
 
         No task of the attempt may still be writing.
         """
-        return self._transaction.commit(prepared, indexed)
+        return self._transaction.commit(prepared, indexing)
 
     def _roll_back_earlier(self) -> None:
         access, properties = self._access, self._claim.properties

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lakewright.errors import MetadataTableError, WriteConflictError
+from lakewright.errors import IndexesChangedError, MetadataTableError
 from lakewright.format.file_names import LogFileName, parse_data_file
-from lakewright.format.file_slices import FileGroupId
 from lakewright.format.partitions import list_files
 from lakewright.format.records import CommitMetadata, WriteStat
 from lakewright.format.table_properties import TableProperties
@@ -23,6 +22,7 @@ from lakewright.format.view_inputs import load_view
 from lakewright.metadata.batch import MetadataBatch, indexes_of
 from lakewright.metadata.containers import GroupLog
 from lakewright.metadata.file_groups import file_id, log_file_name
+from lakewright.metadata.index_changes import group_count
 from lakewright.metadata.record_schema import commit_schema
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
@@ -48,9 +48,10 @@ def publish_metadata(
     """Commit a batch to the metadata table; the time at which it was completed.
 
     `properties` and `timeline` are the data table's, read under the lock that the caller holds.
-    Raises `WriteConflictError` if the table has other indexes now than the batch was made for.
+    Raises `IndexesChangedError` if the table has other indexes now than the batch was made for.
     """
-    if indexes_of(properties) != batch.indexes:
+    same = indexes_of(properties) == batch.indexes
+    if not same or any(group_count(access.storage, i) != n for i, n in batch.groups.items()):
         raise _other_indexes(access, properties, batch)
     if not batch.logs:
         return None
@@ -75,9 +76,9 @@ def publish_metadata(
 
 def _other_indexes(
     access: Access, properties: TableProperties, batch: MetadataBatch
-) -> WriteConflictError:
+) -> IndexesChangedError:
     now = ", ".join(sorted(indexes_of(properties))) or "none"
-    return WriteConflictError(
+    return IndexesChangedError(
         f"The indexes of the metadata table changed while the table was written (now: {now}).",
         hint="Nothing was published. Run the write again: it will keep the new ones.",
         context={"instant": batch.instant, "table": access.storage.uri},
@@ -119,24 +120,30 @@ def _places(store: MetadataStore, batch: MetadataBatch) -> Iterator[_Place]:
 def _behind_slices(
     store: MetadataStore, index: str, logs: Iterable[GroupLog], stage: int
 ) -> Iterator[_Place]:
-    """Version 6: behind the last log of the newest slice, planned ones included."""
+    """Version 6: behind the last log of the newest slice, planned ones included.
+
+    The file groups of an index that is being built have no commit yet, only stubs.
+    """
     listed = list_files(store.storage, index)
     view = load_view(store.storage, store.properties, store.timeline, listing={index: listed})
-    newest = {s.group: s for s in view.latest_slices()}
+    newest = {s.group.file_id: s for s in view.latest_slices()}
     named = [n for f in listed if isinstance(n := parse_data_file(f.name), LogFileName)]
+    being_built = index in store.data_properties.metadata_partitions_inflight
     for log in logs:
-        found = newest.get(FileGroupId(index, file_id(index, log.number)))
-        if found is None:
+        group = file_id(index, log.number)
+        found = newest.get(group)
+        stubs = [n.instant for n in named if n.file_id == group] if being_built else []
+        if found is None and not stubs:
             raise MetadataTableError(
-                f"The file group {file_id(index, log.number)} of the metadata table is missing.",
+                f"The file group {group} of the metadata table is missing.",
                 hint="Nothing was changed. Drop the metadata table, or rebuild it.",
                 context={"table": store.storage.uri, "index": index},
             )
-        group, instant = found.group.file_id, found.base_instant
+        instant = max(stubs) if found is None else found.base_instant
         behind = [n for n in named if (n.file_id, n.instant) == (group, instant)]
         version = max((n.version for n in behind), default=0) + 1
         name = _name(log, instant, version, stage)
-        base = found.base.name if found.base is not None else ""
+        base = found.base.name if found is not None and found.base is not None else ""
         yield _Place(log, name, instant, base, tuple(n.text for n in behind))
 
 

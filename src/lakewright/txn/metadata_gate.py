@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakewright.errors import UnsupportedTableError
+from lakewright.errors import MetadataTableError, UnsupportedTableError
 from lakewright.format import property_keys as keys
 from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
 from lakewright.metadata.definitions import load_definitions
 from lakewright.metadata.file_groups import FILES, RECORD_INDEX, SECONDARY_PREFIX
+from lakewright.metadata.index_changes import group_count
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
@@ -68,13 +69,14 @@ def _unmaintained(properties: TableProperties) -> frozenset[str]:
 
 
 def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
-    building = properties.metadata_partitions_inflight
-    if building:
+    bare = tuple(i for i in properties.metadata_partitions_inflight if not _has_groups(access, i))
+    if bare:
         raise _refused(
             access,
-            f"The index {', '.join(building)} of its metadata table is being built",
+            f"The index {', '.join(bare)} of its metadata table is being built and has no place "
+            "for changes yet",
             keys.METADATA_PARTITIONS_INFLIGHT,
-            building,
+            bare,
         )
     indexes = properties.metadata_partitions
     foreign = sorted(_unmaintained(properties))
@@ -84,6 +86,13 @@ def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
         raise _refused(access, said, keys.METADATA_PARTITIONS, indexes)
     if indexes != (FILES,):
         _refuse_newer(access, properties)
+
+
+def _has_groups(access: Access, index: str) -> bool:
+    try:
+        return group_count(access.storage, index) > 0
+    except MetadataTableError:
+        return False
 
 
 def _refuse_newer(access: Access, properties: TableProperties) -> None:

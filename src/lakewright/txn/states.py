@@ -81,11 +81,12 @@ class InstantFiles:
         """Let a completed instant be inflight again, at the one moment its completed file goes.
 
         `action` is the one that it has while it is pending; `inflight` is what its inflight file
-        says, if it has none any more. `check` is the last look at the lock before that moment.
+        says, if it has none any more. `check` is the last look at the lock before each change.
         """
         for state, content in ((State.REQUESTED, b""), (State.INFLIGHT, inflight)):
             path = self.path(completed.requested_time, action, state)
             if not self.storage.exists(path):
+                check()
                 self._create(path, content, completed.requested_time)
         check()
         self.drop(completed)

@@ -20,6 +20,7 @@ from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import (
     ConflictError,
     FencedError,
+    IndexesChangedError,
     LakewrightError,
     OutcomeUnknownError,
     StorageError,
@@ -39,7 +40,7 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline, is_pending_clustering
 from lakewright.metadata.batch import FILE_INDEXES, MetadataBatch, batch_of_commit
 from lakewright.metadata.file_groups import FILES
-from lakewright.metadata.index_changes import NO_CHANGES, IndexChanges
+from lakewright.metadata.index_changes import Indexing, nothing_indexed
 from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access, FailedWrites
@@ -71,6 +72,8 @@ __all__ = ["Committed", "Prepared", "Transaction", "begin"]
 
 TIME_TRIES: Final = 20
 """How often another process may have taken the same time without the lock."""
+_INDEXES_CHANGE_MOST: Final = 3
+"""How often a write is told anew what it means for indexes."""
 SCHEMA_KEY: Final = "schema"
 """Where a commit tells its columns."""
 NO_PREVIOUS: Final = (None, "", "null")
@@ -248,18 +251,30 @@ class Transaction:
             files.withdraw(self.instant, self.action)
             raise
 
-    def commit(self, prepared: Prepared, indexed: IndexChanges = NO_CHANGES) -> Committed:
+    def commit(self, prepared: Prepared, indexing: Indexing = nothing_indexed) -> Committed:
         """Publish the write, in the metadata table too; until this returns, or fails with an
-        unknown outcome, nobody sees it. `indexed`: what it means for indexes besides `files`.
+        unknown outcome, nobody sees it. `indexing` tells what it means for indexes besides `files`,
+        again if the table got others while it was written.
 
         Raises `WriteConflictError` or `FencedError` (both retryable as a whole new write) and
         leaves the write pending then, to be aborted.
         """
+        properties = self._properties
+        for _ in range(_INDEXES_CHANGE_MOST):
+            with suppress(IndexesChangedError):
+                return self._commit(prepared, self._batch(prepared, properties, indexing))
+            properties = self._access.properties()
+        return self._commit(prepared, self._batch(prepared, properties, indexing))
+
+    def _batch(
+        self, prepared: Prepared, properties: TableProperties, indexing: Indexing
+    ) -> MetadataBatch:
+        storage, content = self._access.storage, prepared.metadata
+        return batch_of_commit(storage, properties, self.instant, content, indexing(properties))
+
+    def _commit(self, prepared: Prepared, metadata: MetadataBatch) -> Committed:
         self._access.cancel.check()
         self._heartbeat.check()
-        storage, properties = self._access.storage, self._properties
-        content = prepared.metadata
-        metadata = batch_of_commit(storage, properties, self.instant, content, indexed)
         done: list[Committed] = []
         warnings: list[str] = []
         try:

@@ -141,7 +141,7 @@ class SimTable:
             actor.clock.sleep(holds_s)
             seen = rows_of_slices(storage, properties, timeline, slices)
         except NotFoundError as error:
-            self._judge_gone(actor, timeline, str(error.context["path"]))
+            self._judge_gone(actor, timeline, error)
             return
         if not all(map(self.state.is_committed, timeline.completion_times)):
             # Whoever takes commits back tells readers to wait: they see the state in between.
@@ -157,11 +157,12 @@ class SimTable:
             self.world.violate("lost", f"{instant} was acknowledged, and {actor.name} misses it")
         self.world.count("reads")
 
-    def _judge_gone(self, actor: Actor, timeline: Timeline, path: str) -> None:
+    def _judge_gone(self, actor: Actor, timeline: Timeline, error: NotFoundError) -> None:
         """A file that a reader needs is gone: only a clean that had not to keep it may be why, or
         that the commit, or the plan, was taken back whose file it is."""
-        wrote = self._wrote(path)
-        if wrote is not None and not self.state.is_committed(wrote):
+        path = str(error.context.get("path", ""))
+        wrote = self._wrote(path) or error.context.get("instant")
+        if wrote is not None and not self.state.is_committed(str(wrote)):
             self.world.count("reads.rolled back meanwhile")
             return
         moments = self.state.doomed.get(path, ())

@@ -56,6 +56,7 @@ from lakewright.testing.sim.workloads.transactions import (
 from lakewright.testing.sim.workloads.workload import Workload
 from lakewright.testing.sim.world import World
 from lakewright.txn.access import Access, FailedWrites
+from lakewright.txn.recovery import roll_back_failed
 
 __all__ = ["WORKLOADS", "make", "one_service", "past", "service_setting_of", "services_world"]
 
@@ -249,6 +250,7 @@ def _recovery(actor: Actor, table: SimTable, setting: ServiceSetting) -> None:
     if access.timeline(table.properties).filter_actions("restore").pending():
         run_restore(access)
         actor.world.count("restored at rest")
+        roll_back_failed(access)  # which had to wait for it
     service = Compaction(access, ALWAYS, compactor=StubCompactor(actor, table))
     for instant in service.pending():
         service.execute(instant)

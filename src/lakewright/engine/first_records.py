@@ -1,0 +1,179 @@
+"""What indexes begin with, from the files that a table has.
+
+Statistics come from every committed file, old versions of file groups too, as Hudi's do; those of
+partitions enclose all of them. At version 8 the indexed columns are written down: the first of the
+table that can have statistics, and three meta columns. Indexes of records are about the rows of the
+snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lakewright.codec.avro.arrow_types import arrow_schema
+from lakewright.codec.parquet import ParquetFooter
+from lakewright.engine.index_records import (
+    filter_records,
+    secondary_definition,
+    statistics_changes,
+    told_files,
+)
+from lakewright.engine.options import ReadOptions
+from lakewright.engine.record_changes import record_locations_of, secondary_column
+from lakewright.engine.slice_keys import slice_rows
+from lakewright.engine.snapshot import Snapshot
+from lakewright.format.table_schema import with_meta_columns, without_meta_columns
+from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.creation import NewIndex, committed_files
+from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.file_groups import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    SECONDARY_PREFIX,
+    record_index_group_count,
+)
+from lakewright.metadata.keys import secondary_entries
+from lakewright.metadata.payloads import record_index_records, secondary_entry_records
+from lakewright.metadata.record_schema import META_FIELDS
+from lakewright.metadata.secondary_text import secondary_texts
+from lakewright.metadata.wrapping import wrapper_of
+from lakewright.txn.metadata_creation import Listing
+
+__all__ = ["FirstRecords", "statistics_columns"]
+
+COLUMNS_MOST: Final = 32
+GROUPS: Final = 2
+FILTER_GROUPS: Final = 4
+_META: Final = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRecords:
+    """The first records of indexes of one snapshot."""
+
+    snapshot: Snapshot
+
+    def able(self, wanted: Collection[str]) -> list[str]:
+        """Those of some indexes that the table can have; statistics of partitions come with those
+        of columns."""
+        properties = self.snapshot.properties
+        found = [name for name in (BLOOM_FILTERS, COLUMN_STATS) if name in wanted]
+        stored = properties.version.merge_mode_stored
+        if COLUMN_STATS in wanted and stored and properties.partition_fields:
+            found.append(PARTITION_STATS)
+        if properties.populate_meta_fields:
+            found += [name for name in (RECORD_INDEX,) if name in wanted]
+            found += sorted(n for n in wanted if n.startswith(SECONDARY_PREFIX))
+        return found
+
+    def groups(self, names: Collection[str]) -> dict[str, int]:
+        """How many file groups indexes get, for as long as they live."""
+        fixed = {BLOOM_FILTERS: FILTER_GROUPS, COLUMN_STATS: GROUPS, PARTITION_STATS: 1}
+        keyed = [name for name in names if name not in fixed]
+        rows = self._rows() if keyed else 0
+        return {name: fixed.get(name) or record_index_group_count(rows) for name in names}
+
+    def of(self, groups: dict[str, int], listing: Listing) -> list[NewIndex]:
+        """The indexes, of so many file groups each."""
+        found: list[NewIndex] = []
+        if COLUMN_STATS in groups:
+            found += self._statistics(groups, listing)
+        for name in groups:
+            if name == RECORD_INDEX:
+                found.append(self._places(groups[name]))
+            elif name == BLOOM_FILTERS:
+                found.append(self._filters(groups[name], listing))
+            elif name.startswith(SECONDARY_PREFIX):
+                found.append(self._entries(name, groups[name]))
+        return found
+
+    def _rows(self) -> int:
+        """About how many rows there are: those of base files, and where there is only a log as many
+        as a byte of it could tell at most."""
+        found = 0
+        for slice_ in self.snapshot.live_slices():
+            if slice_.base is None:
+                found += sum(log.size for log in slice_.logs) // 64
+                continue
+            with self.snapshot.storage.open_input(slice_.base.path) as source:
+                found += ParquetFooter.read(source, slice_.base.path).num_rows
+        return found
+
+    def _places(self, groups: int) -> NewIndex:
+        """The place of every key."""
+        snapshot = self.snapshot
+        rows = slice_rows(snapshot, ReadOptions(), MergerRegistry())
+        located = record_locations_of(rows, snapshot.properties.timeline_zone)
+        records = record_index_records(located, version=snapshot.properties.version)
+        return NewIndex(RECORD_INDEX, groups, records)
+
+    def _entries(self, name: str, groups: int) -> NewIndex:
+        """The value and the key of every row."""
+        snapshot = self.snapshot
+        definition = secondary_definition(snapshot, name)
+        column = secondary_column(snapshot, definition)
+        entries = [pa.array([], pa.binary())]
+        for rows in slice_rows(snapshot, ReadOptions(), MergerRegistry(), column=column):
+            assert rows.values is not None
+            texts = secondary_texts(rows.values)
+            assert texts is not None
+            entries.append(secondary_entries(texts, rows.keys))
+        once = pa.concat_arrays(entries).unique()
+        records = secondary_entry_records(once, version=snapshot.properties.version)
+        return NewIndex(name, groups, records, definition)
+
+    def _filters(self, groups: int, listing: Listing) -> NewIndex:
+        snapshot = self.snapshot
+        latest = snapshot.timeline.completed().last()
+        records = filter_records(
+            snapshot.storage,
+            self._paths(listing),
+            instant=latest.requested_time if latest is not None else "",
+            version=snapshot.properties.version,
+        )
+        return NewIndex(BLOOM_FILTERS, groups, records)
+
+    def _statistics(self, groups: dict[str, int], listing: Listing) -> list[NewIndex]:
+        """The statistics of columns, and from version 8 on of partitions."""
+        snapshot = self.snapshot
+        version = snapshot.properties.version
+        columns = statistics_columns(snapshot)
+        counts = snapshot.timeline.contains_completed_or_archived
+        files = list(told_files(snapshot.storage, self._paths(listing), columns, counts=counts))
+        changes = statistics_changes(groups.keys(), files, columns, version=version)
+        defined = version.merge_mode_stored
+        names = (*columns.names,)
+        definition = IndexDefinition(COLUMN_STATS, COLUMN_STATS, COLUMN_STATS, names, {})
+        told = {COLUMN_STATS: definition} if defined else {}
+        return [
+            NewIndex(name, groups[name], change.records, told.get(name))
+            for name, change in changes.items()
+        ]
+
+    def _paths(self, listing: Listing) -> list[tuple[str, str]]:
+        """Committed files, each with its partition."""
+        return [
+            (partition, f"{partition}/{name}" if partition else name)
+            for partition, sizes in committed_files(self.snapshot.timeline, listing).written.items()
+            for name in sizes
+        ]
+
+
+def statistics_columns(snapshot: Snapshot) -> pa.Schema:
+    """The columns that a new index of statistics is about."""
+    known = snapshot.properties
+    stored = with_meta_columns(without_meta_columns(snapshot.schema.avro))
+    left_out = {*(known.partition_fields if known.drop_partition_columns else ())}
+    left_out.update(() if known.populate_meta_fields else META_FIELDS)
+    kept = [field for field in arrow_schema(stored) if field.name not in left_out]
+    able = [field for field in kept if wrapper_of(field.type) is not None]
+    if not known.version.merge_mode_stored:
+        return pa.schema(able)
+    rows = [field for field in able if field.name not in META_FIELDS]
+    return pa.schema([*(f for f in able if f.name in _META), *rows[:COLUMNS_MOST]])

@@ -1,0 +1,201 @@
+"""Indexes that are built while others write: nothing is missed, whoever dies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from lakewright.engine.index_building import build_beside_writers
+from lakewright.errors import FencedError, PlanBusyError
+from lakewright.format.instant import State
+from lakewright.format.properties import load_properties
+from lakewright.format.records import load_plan, load_record
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
+from lakewright.runtime import Event
+from lakewright.services.clean import CleanOptions, run_clean
+from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
+from lakewright.storage.memory import MemoryStorage
+from lakewright.table import Table
+from lakewright.txn.access import Access
+from lakewright.txn.metadata_creation import drop_metadata_table
+from lakewright.txn.metadata_indexing import begin_building
+from tests.engine.test_crash_everywhere import BEFORE, DYING, World, delete, rows, upsert
+from tests.engine.test_metadata_everywhere import (
+    ALL,
+    TYPES,
+    VERSIONS,
+    access_of,
+    check_listed,
+    indexed,
+    pending_in_metadata,
+)
+
+NEW = (COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX)
+
+
+def built(world: World) -> tuple[str, ...]:
+    return load_properties(world.storage, clock=world.clock).metadata_partitions
+
+
+def when(kind: str, deed: Callable[[], object]) -> Callable[[Event], None]:
+    """Something that others do once, at an event."""
+    left = [deed]
+
+    def hear(event: Event) -> None:
+        if event.kind == kind and left:
+            left.pop()()
+
+    return hear
+
+
+def building(world: World, deed: Callable[[], object], kind: str = "indexing.begun") -> Access:
+    """A process that builds, and what others do at an event of it."""
+    return replace(access_of(world), on_event=when(kind, deed))
+
+
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -> None:
+    world = indexed(version, type_)
+
+    def others() -> None:
+        assert built(world) == (FILES,), "not usable before they are whole"
+        world.write(upsert(rows("a1", "c1", n=5)))
+        world.write(delete("b1"))
+        assert Table(world.storage, clock=world.clock).snapshot().opened.metadata is not None
+
+    done = build_beside_writers(building(world, others), NEW)
+    assert {*NEW} <= {*done} == {*built(world)} - {FILES}
+    assert world.rows() == {"a1": 5, "a2": 1, "c1": 5}
+    check_listed(world)
+    world.write(upsert(rows("a1", "d1", n=6)))
+    check_listed(world)
+    assert pending_in_metadata(world) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_is_an_indexing_action_on_the_timeline(version: int) -> None:
+    world = indexed(version, "mor")
+    build_beside_writers(access_of(world), [RECORD_INDEX])
+    access = access_of(world)
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    [found] = timeline.filter_actions("indexing")
+    assert found.state is State.COMPLETED
+    plan = load_plan(world.storage, properties, found)
+    record = load_record(world.storage, properties, found)
+    for said in (plan, record):
+        [info] = said.index_partition_infos
+        assert info.metadata_partition_path == RECORD_INDEX
+        assert info.index_upto_instant == max(
+            i.requested_time for i in timeline.completed() if i.action != "indexing"
+        )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_write_that_was_ready_before_tells_the_new_indexes_too(version: int) -> None:
+    world = indexed(version, "mor")
+    access = building(
+        world, lambda: build_beside_writers(access_of(world), NEW), kind="write.files"
+    )
+    upsert(rows("a1", "c1", n=5))(access)
+    assert RECORD_INDEX in built(world)
+    assert world.rows() == BEFORE | {"a1": 5, "c1": 5}
+    check_listed(world)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_was_cleaned_away_or_not_told_begins_anew(version: int) -> None:
+    world = indexed(version, "cow")
+    begun: list[Event] = []
+
+    def clean() -> None:
+        world.write(upsert(rows("a1", n=8)))
+        world.write(upsert(rows("a1", n=9)))
+        assert run_clean(access_of(world), CleanOptions(commits_retained=1)).files_deleted
+
+    hear = when("indexing.begun", clean)
+
+    def listen(event: Event) -> None:
+        begun.extend([event] if event.kind == "indexing.begun" else [])
+        hear(event)
+
+    build_beside_writers(replace(access_of(world), on_event=listen), NEW)
+    assert len(begun) == 2
+    assert world.rows() == BEFORE | {"a1": 9}
+    check_listed(world)
+
+
+def test_only_one_process_builds_and_the_dead_are_succeeded() -> None:
+    world = indexed(8, "mor")
+    dying = replace(access_of(world), processes=replace(world.processes, own=DYING))
+    first = begin_building(dying, {RECORD_INDEX: 10}, lambda: None)
+    assert first is not None
+    with pytest.raises(PlanBusyError, match="builds record_index already"):
+        build_beside_writers(access_of(world), [RECORD_INDEX])
+    world.write(upsert(rows("c1")))
+    world.processes.dead.add(DYING)
+    assert build_beside_writers(access_of(world), [RECORD_INDEX]) == [RECORD_INDEX]
+    check_listed(world)
+    assert [
+        i.state
+        for i in access_of(world).timeline(access_of(world).properties()).filter_actions("indexing")
+    ] == [State.COMPLETED]
+
+
+def test_dropping_the_metadata_table_ends_a_build() -> None:
+    world = indexed(8, "mor")
+    access = building(world, lambda: drop_metadata_table(access_of(world)))
+    with pytest.raises(FencedError, match="is over"):
+        build_beside_writers(access, [RECORD_INDEX])
+    assert built(world) == ()
+    assert world.rows() == BEFORE
+    assert not access_of(world).timeline(access_of(world).properties()).pending()
+
+
+def test_a_table_without_metadata_table_gets_one_first() -> None:
+    world = World.new(8, "cow")
+    assert {*build_beside_writers(access_of(world), NEW)} >= {*NEW}
+    assert FILES in built(world)
+    check_listed(world)
+    assert build_beside_writers(access_of(world), NEW) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_wherever_it_dies_others_go_on_and_the_next_one_builds(version: int, type_: str) -> None:
+    check_deaths(version, type_, stride=1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_wherever_it_dies_others_go_on(version: int) -> None:
+    check_deaths(version, "mor", stride=37)
+
+
+def check_deaths(version: int, type_: str, *, stride: int) -> None:
+    index = 0
+    while True:
+        world = indexed(version, type_)
+        fault = crash(effect=index % 2 == 0)
+        dying = MemoryStorage(world.bucket, faults=FaultPlan({index: fault}))
+        own = replace(world.processes, own=DYING)
+        try:
+            build_beside_writers(replace(access_of(world, dying), processes=own), ALL)
+        except SimulatedCrash:
+            world.processes.dead.add(DYING)
+        else:
+            break
+        world.write(upsert(rows("a1", "c1", n=5)))
+        assert world.rows() == BEFORE | {"a1": 5, "c1": 5}, index
+        check_listed(world, index)
+        build_beside_writers(access_of(world), ALL)
+        assert {*ALL} <= {*built(world)}, index
+        world.write(delete("a2"))
+        assert world.rows() == {"a1": 5, "b1": 1, "c1": 5}, index
+        check_listed(world, index)
+        assert pending_in_metadata(world) == [], index
+        index += stride
+    assert index > 60
