@@ -353,6 +353,7 @@ class Table:
                 schema,
                 validators=validators,
                 partial=columns is not None,
+                registry=self._registry,
             )
             chosen = None if columns is None else frozenset(job.schema.rows.source.names)
             return replace(self.keyed_writer(job), columns=chosen).upsert(source)
@@ -383,7 +384,12 @@ class Table:
 
         def verb(access: Access, options: WriteOptions, source: RowSource) -> WriteResult:
             job = WriteJob.prepare(
-                access, options, DELETE, None, validators=how.get("validators", ())
+                access,
+                options,
+                DELETE,
+                None,
+                validators=how.get("validators", ()),
+                registry=self._registry,
             )
             if where is not None:
                 return delete_where(job, where, self.keyed_writer, self._options, self._registry)
@@ -395,6 +401,11 @@ class Table:
     def read_options(self) -> ReadOptions:
         """How the table is read where nothing else is said."""
         return self._options
+
+    @property
+    def registry(self) -> MergerRegistry:
+        """The mergers that this table was opened with, besides those that are built in."""
+        return self._registry
 
     def keyed_writer(self, job: WriteJob) -> KeyedWriter:
         """What writes the rows of a job by their keys, in this process."""
@@ -497,6 +508,7 @@ class Table:
                     verb,
                     retries=retries,
                     threads=self._options.thread_count,
+                    registry=self._registry,
                     validators=how.get("validators", ()),
                 )
             )

@@ -12,6 +12,7 @@ from lakewright.errors import FencedError, PlanBusyError
 from lakewright.format.instant import State
 from lakewright.format.properties import load_properties
 from lakewright.format.records import load_plan, load_record
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
 from lakewright.runtime import Event
 from lakewright.services.clean import CleanOptions, run_clean
@@ -24,9 +25,11 @@ from lakewright.txn.metadata_indexing import begin_building
 from tests.engine.test_crash_everywhere import BEFORE, DYING, World, delete, rows, upsert
 from tests.engine.test_metadata_everywhere import (
     ALL,
+    SECONDARY,
     TYPES,
     VERSIONS,
     access_of,
+    begin_secondary,
     check_listed,
     indexed,
     pending_in_metadata,
@@ -66,7 +69,7 @@ def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -
         world.write(delete("b1"))
         assert Table(world.storage, clock=world.clock).snapshot().opened.metadata is not None
 
-    done = build_beside_writers(building(world, others), NEW)
+    done = build_beside_writers(building(world, others), NEW, MergerRegistry())
     assert {*NEW} <= {*done} == {*built(world)} - {FILES}
     assert world.rows() == {"a1": 5, "a2": 1, "c1": 5}
     check_listed(world)
@@ -78,7 +81,7 @@ def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_is_an_indexing_action_on_the_timeline(version: int) -> None:
     world = indexed(version, "mor")
-    build_beside_writers(access_of(world), [RECORD_INDEX])
+    build_beside_writers(access_of(world), [RECORD_INDEX], MergerRegistry())
     access = access_of(world)
     properties = access.properties()
     timeline = access.timeline(properties)
@@ -98,7 +101,9 @@ def test_it_is_an_indexing_action_on_the_timeline(version: int) -> None:
 def test_a_write_that_was_ready_before_tells_the_new_indexes_too(version: int) -> None:
     world = indexed(version, "mor")
     access = building(
-        world, lambda: build_beside_writers(access_of(world), NEW), kind="write.files"
+        world,
+        lambda: build_beside_writers(access_of(world), NEW, MergerRegistry()),
+        kind="write.files",
     )
     upsert(rows("a1", "c1", n=5))(access)
     assert RECORD_INDEX in built(world)
@@ -122,7 +127,7 @@ def test_who_was_cleaned_away_or_not_told_begins_anew(version: int) -> None:
         begun.extend([event] if event.kind == "indexing.begun" else [])
         hear(event)
 
-    build_beside_writers(replace(access_of(world), on_event=listen), NEW)
+    build_beside_writers(replace(access_of(world), on_event=listen), NEW, MergerRegistry())
     assert len(begun) == 2
     assert world.rows() == BEFORE | {"a1": 9}
     check_listed(world)
@@ -134,10 +139,12 @@ def test_only_one_process_builds_and_the_dead_are_succeeded() -> None:
     first = begin_building(dying, {RECORD_INDEX: 10}, lambda: None)
     assert first is not None
     with pytest.raises(PlanBusyError, match="builds record_index already"):
-        build_beside_writers(access_of(world), [RECORD_INDEX])
+        build_beside_writers(access_of(world), [RECORD_INDEX], MergerRegistry())
     world.write(upsert(rows("c1")))
     world.processes.dead.add(DYING)
-    assert build_beside_writers(access_of(world), [RECORD_INDEX]) == [RECORD_INDEX]
+    assert build_beside_writers(access_of(world), [RECORD_INDEX], MergerRegistry()) == [
+        RECORD_INDEX
+    ]
     check_listed(world)
     assert [
         i.state
@@ -149,7 +156,7 @@ def test_dropping_the_metadata_table_ends_a_build() -> None:
     world = indexed(8, "mor")
     access = building(world, lambda: drop_metadata_table(access_of(world)))
     with pytest.raises(FencedError, match="is over"):
-        build_beside_writers(access, [RECORD_INDEX])
+        build_beside_writers(access, [RECORD_INDEX], MergerRegistry())
     assert built(world) == ()
     assert world.rows() == BEFORE
     assert not access_of(world).timeline(access_of(world).properties()).pending()
@@ -157,10 +164,10 @@ def test_dropping_the_metadata_table_ends_a_build() -> None:
 
 def test_a_table_without_metadata_table_gets_one_first() -> None:
     world = World.new(8, "cow")
-    assert {*build_beside_writers(access_of(world), NEW)} >= {*NEW}
+    assert {*build_beside_writers(access_of(world), NEW, MergerRegistry())} >= {*NEW}
     assert FILES in built(world)
     check_listed(world)
-    assert build_beside_writers(access_of(world), NEW) == []
+    assert build_beside_writers(access_of(world), NEW, MergerRegistry()) == []
 
 
 @pytest.mark.slow
@@ -183,7 +190,9 @@ def check_deaths(version: int, type_: str, *, stride: int) -> None:
         dying = MemoryStorage(world.bucket, faults=FaultPlan({index: fault}))
         own = replace(world.processes, own=DYING)
         try:
-            build_beside_writers(replace(access_of(world, dying), processes=own), ALL)
+            build_beside_writers(
+                replace(access_of(world, dying), processes=own), ALL, MergerRegistry()
+            )
         except SimulatedCrash:
             world.processes.dead.add(DYING)
         else:
@@ -191,7 +200,7 @@ def check_deaths(version: int, type_: str, *, stride: int) -> None:
         world.write(upsert(rows("a1", "c1", n=5)))
         assert world.rows() == BEFORE | {"a1": 5, "c1": 5}, index
         check_listed(world, index)
-        build_beside_writers(access_of(world), ALL)
+        build_beside_writers(access_of(world), ALL, MergerRegistry())
         assert {*ALL} <= {*built(world)}, index
         world.write(delete("a2"))
         assert world.rows() == {"a1": 5, "b1": 1, "c1": 5}, index
@@ -199,3 +208,14 @@ def check_deaths(version: int, type_: str, *, stride: int) -> None:
         assert pending_in_metadata(world) == [], index
         index += stride
     assert index > 60
+
+
+def test_a_rebuild_brings_every_index_back() -> None:
+    world = indexed(8, "mor", statistics=True)
+    begin_secondary(world, "n")
+    had = {*built(world)}
+    drop_metadata_table(access_of(world))
+    world.write(upsert(rows("a1", "c1", n=5)))
+    build_beside_writers(access_of(world), had, MergerRegistry())
+    assert {*built(world)} == had and SECONDARY in had
+    check_listed(world)

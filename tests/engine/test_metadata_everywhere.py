@@ -65,7 +65,7 @@ def access_of(world: World, storage: MemoryStorage | None = None) -> Access:
 def _start(version: int, type_: str, statistics: bool) -> dict[str, bytes]:
     world = World.new(version, type_)
     snapshot = load_snapshot(world.storage, clock=world.clock)
-    assert build_indexes(access_of(world), snapshot, ALL if statistics else ())
+    assert build_indexes(access_of(world), snapshot, ALL if statistics else (), MergerRegistry())
     return {path: bytes(content) for path, content in world.bucket.objects().items()}
 
 

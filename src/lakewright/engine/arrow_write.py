@@ -38,6 +38,7 @@ from lakewright.format.view_inputs import (
     load_pending_compactions,
     load_pending_log_compactions,
 )
+from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 
@@ -194,11 +195,14 @@ def write_with_retries(
     retries: int = 0,
     threads: int = 1,
     validators: Sequence[Validator] = (),
+    registry: MergerRegistry | None = None,
 ) -> WriteResult:
     """Do a write, and do it again on the new state of the table if another one was quicker."""
 
     def attempt() -> WriteResult:
-        job = WriteJob.prepare(access, options, operation, source.schema, validators=validators)
+        job = WriteJob.prepare(
+            access, options, operation, source.schema, validators=validators, registry=registry
+        )
         return verb(ArrowWriter(job, threads), source)
 
     return with_retries(access, attempt, retries=retries)

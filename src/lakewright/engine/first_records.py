@@ -58,6 +58,7 @@ class FirstRecords:
     """The first records of indexes of one snapshot."""
 
     snapshot: Snapshot
+    registry: MergerRegistry
 
     def able(self, wanted: Collection[str]) -> list[str]:
         """Those of some indexes that the table can have; statistics of partitions come with those
@@ -108,7 +109,7 @@ class FirstRecords:
     def _places(self, groups: int) -> NewIndex:
         """The place of every key."""
         snapshot = self.snapshot
-        rows = slice_rows(snapshot, ReadOptions(), MergerRegistry())
+        rows = slice_rows(snapshot, ReadOptions(), self.registry)
         located = record_locations_of(rows, snapshot.properties.timeline_zone)
         records = record_index_records(located, version=snapshot.properties.version)
         return NewIndex(RECORD_INDEX, groups, records)
@@ -119,7 +120,7 @@ class FirstRecords:
         definition = secondary_definition(snapshot, name)
         column = secondary_column(snapshot, definition)
         entries = [pa.array([], pa.binary())]
-        for rows in slice_rows(snapshot, ReadOptions(), MergerRegistry(), column=column):
+        for rows in slice_rows(snapshot, ReadOptions(), self.registry, column=column):
             assert rows.values is not None
             texts = secondary_texts(rows.values)
             assert texts is not None

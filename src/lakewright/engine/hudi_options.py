@@ -63,7 +63,7 @@ hoodie.avro: schema schema.validate write.support.class
 hoodie.bloom: index.bucketized.checking index.bucketized.checking.enable.dynamic.parallelism
     index.fileid.key.sorting.enable index.input.storage.level index.keys.per.bucket
     index.parallelism index.prune.by.ranges index.update.partition.path index.use.caching
-    index.use.metadata index.use.treebased.filter
+    index.use.treebased.filter
 hoodie.bootstrap: data.queries.only full.input.provider index.class index.enable index.type
     mode.selector mode.selector.regex mode.selector.regex.mode parallelism
     partitionpath.translator.class

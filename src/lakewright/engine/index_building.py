@@ -15,6 +15,7 @@ from lakewright.errors import IndexesChangedError, NotFoundError
 from lakewright.format.partitions import list_table
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import NewIndex
 from lakewright.txn.access import Access
@@ -26,27 +27,34 @@ __all__ = ["build_beside_writers", "build_indexes"]
 TRIES: Final = 3
 
 
-def build_indexes(access: Access, snapshot: Snapshot, indexes: Collection[str] = ()) -> bool:
+def build_indexes(
+    access: Access,
+    snapshot: Snapshot,
+    indexes: Collection[str],
+    registry: MergerRegistry,
+) -> bool:
     """Build a metadata table with `files` and some other indexes, or those that it lacks, while
     nobody else writes; whether anything was built.
 
     See `build_metadata_table` for when it is not.
     """
     present = indexes_of(snapshot.properties)
-    missing = {*FirstRecords(snapshot).able(indexes)} - present
+    missing = {*FirstRecords(snapshot, registry).able(indexes)} - present
     if present and not missing:
         return False
 
     def further(_: TableProperties, __: Timeline, listing: Listing) -> Sequence[NewIndex]:
         if not missing:
             return ()
-        first = FirstRecords(_now(access))
+        first = FirstRecords(_now(access), registry)
         return first.of(first.groups(first.able(missing)), listing)
 
     return build_metadata_table(access, further)
 
 
-def build_beside_writers(access: Access, indexes: Collection[str]) -> list[str]:
+def build_beside_writers(
+    access: Access, indexes: Collection[str], registry: MergerRegistry
+) -> list[str]:
     """Build indexes that the table lacks while others write it; their names.
 
     The list of files is made first where there is no metadata table: that takes a listing under the
@@ -58,14 +66,14 @@ def build_beside_writers(access: Access, indexes: Collection[str]) -> list[str]:
     if not indexes_of(snapshot.properties) and not build_metadata_table(access):
         return []
     for _ in range(TRIES):
-        first = FirstRecords(snapshot)
+        first = FirstRecords(snapshot, registry)
         groups = first.groups(first.able(indexes))
         if not groups:
             return []
         building = begin_building(access, groups, lambda: _now(access))
         if building is None:
             return []
-        first = FirstRecords(building.basis)
+        first = FirstRecords(building.basis, registry)
         try:
             new = first.of({**building.groups}, list_table(access.storage))
             if building.finish(new):

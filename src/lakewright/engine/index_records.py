@@ -33,6 +33,7 @@ from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_f
 from lakewright.format.records import CommitMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import TableVersion
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
 from lakewright.metadata.definitions import IndexDefinition, load_definitions
 from lakewright.metadata.encoding import MetadataRecords
@@ -62,7 +63,11 @@ _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed
 
 
 def indexing_of(
-    snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
+    snapshot: Snapshot,
+    instant: str,
+    content: CommitMetadata,
+    schema: pa.Schema,
+    registry: MergerRegistry,
 ) -> Indexing:
     """Tells the changes of every index besides `files`; `schema` has the columns of files, meta
     ones too.
@@ -70,12 +75,16 @@ def indexing_of(
     `snapshot` is what the write is based on; its files are there.
     """
     return lambda properties: _changes(
-        replace(snapshot, properties=properties), instant, content, schema
+        replace(snapshot, properties=properties), instant, content, schema, registry
     )
 
 
 def _changes(
-    snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
+    snapshot: Snapshot,
+    instant: str,
+    content: CommitMetadata,
+    schema: pa.Schema,
+    registry: MergerRegistry,
 ) -> IndexChanges:
     storage, properties = snapshot.storage, snapshot.properties
     indexes = indexes_of(properties)
@@ -88,10 +97,10 @@ def _changes(
     version = properties.version
     changes: dict[str, IndexChange] = {}
     if RECORD_INDEX in indexes:
-        changes[RECORD_INDEX] = record_changes(snapshot, instant, content)
+        changes[RECORD_INDEX] = record_changes(snapshot, instant, content, registry)
     for definition in secondary_definitions(snapshot):
         name = definition.name
-        changes[name] = secondary_changes(snapshot, instant, content, definition)
+        changes[name] = secondary_changes(snapshot, instant, content, definition, registry)
     if BLOOM_FILTERS in wanted:
         filters = filter_records(storage, paths, instant=instant, version=version)
         changes[BLOOM_FILTERS] = IndexChange(filters)

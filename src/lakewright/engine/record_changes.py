@@ -60,14 +60,16 @@ Entries = Callable[[pa.RecordBatch], pa.Array]
 """What an index has about rows, as text."""
 
 
-def record_changes(snapshot: Snapshot, instant: str, content: CommitMetadata) -> IndexChange:
+def record_changes(
+    snapshot: Snapshot, instant: str, content: CommitMetadata, registry: MergerRegistry
+) -> IndexChange:
     """The change of the record index; `snapshot` is what the write is based on.
 
     The files of the write are there, and its instant is pending.
     """
     if content.compacted:
         return IndexChange()
-    look = _Look.at(snapshot, instant, content, [RECORD_KEY_COLUMN], _keys)
+    look = _Look.at(snapshot, instant, content, [RECORD_KEY_COLUMN], _keys, registry)
     placed_ms = time_ms(instant, zone=snapshot.properties.timeline_zone)
     came = [RECORD_LOCATIONS.empty_table()]
     gone = look.replaced(content)
@@ -82,7 +84,11 @@ def record_changes(snapshot: Snapshot, instant: str, content: CommitMetadata) ->
 
 
 def secondary_changes(
-    snapshot: Snapshot, instant: str, content: CommitMetadata, definition: IndexDefinition
+    snapshot: Snapshot,
+    instant: str,
+    content: CommitMetadata,
+    definition: IndexDefinition,
+    registry: MergerRegistry,
 ) -> IndexChange:
     """The change of a secondary index, likewise."""
     if content.compacted:
@@ -95,7 +101,7 @@ def secondary_changes(
         assert texts is not None
         return secondary_entries(texts, _keys(rows)).cast(pa.string())
 
-    look = _Look.at(snapshot, instant, content, columns, entries)
+    look = _Look.at(snapshot, instant, content, columns, entries, registry)
     moved = [look.moved(group) for group in _written(content)]
     came = pa.concat_arrays([pa.array([], pa.string()), *(new for new, _ in moved)]).unique()
     records = secondary_entry_records(came.cast(pa.binary()), version=snapshot.properties.version)
@@ -198,12 +204,13 @@ class _Look:
         content: CommitMetadata,
         columns: Iterable[str],
         entries: Entries,
+        registry: MergerRegistry,
     ) -> _Look:
         storage, merge = snapshot.storage, snapshot.merge
         partitions = {g.partition for g in (*_written(content), *_replaced(content))}
         listing = _valid(storage, instant, content, partitions)
         later = replace(snapshot, timeline=_completed(snapshot, instant))
-        options, registry, names = ReadOptions(), MergerRegistry(), tuple(dict.fromkeys(columns))
+        options, names = ReadOptions(), tuple(dict.fromkeys(columns))
         old, new = (SliceReader(s, names, None, options, registry) for s in (snapshot, later))
         marked = DELETED_COLUMN in snapshot.schema.arrow.names or merge.delete_field is not None
         rows_delete = marked or merge.mode not in _PLAIN

@@ -138,6 +138,12 @@ class RowOptions(BaseModel):
         "The bucket index; consistent hashing is not offered.",
         "hoodie.index.bucket.engine",
     )
+    filters_from_metadata: bool = option(
+        False,
+        "A bloom index asks the filters in the metadata table which files to open, where it has "
+        "the index bloom_filters.",
+        "hoodie.bloom.index.use.metadata",
+    )
     moves_partition: bool = option(
         True,
         "With a global index a row whose partition changed moves there; otherwise it is updated "

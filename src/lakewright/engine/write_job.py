@@ -39,6 +39,7 @@ from lakewright.format.records import CommitMetadata, WriteStat, load_commit_met
 from lakewright.format.table_schema import without_meta_columns
 from lakewright.format.timeline import Timeline
 from lakewright.format.write_schema import WriteSchema, reconcile
+from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.conflict import groups_in_clustering
@@ -69,6 +70,8 @@ class WriteJob:
     extra: Mapping[str, str] = field(default_factory=dict)
     """Pairs that the commit keeps besides those of the options."""
     guard: Guard | None = None
+    registry: MergerRegistry = field(default_factory=MergerRegistry)
+    """By which versions of rows meet, where an index has to know what is left of them."""
 
     @classmethod
     def prepare(
@@ -82,6 +85,7 @@ class WriteJob:
         extra: Mapping[str, str] | None = None,
         guard: Guard | None = None,
         partial: bool = False,
+        registry: MergerRegistry | None = None,
     ) -> WriteJob:
         """Look at the table and at the columns of the rows; None is a write without rows.
 
@@ -92,7 +96,8 @@ class WriteJob:
         chosen = options.metadata_table
         pass_metadata_gate(access, drop=chosen == "drop", trim=chosen == "trim")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        if chosen == "build" and build_indexes(access, snapshot, options.indexes):
+        mergers = registry or MergerRegistry()
+        if chosen == "build" and build_indexes(access, snapshot, options.indexes, mergers):
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         secondary_definitions(snapshot)
         if incoming is not None and not operation.keyed:
@@ -110,6 +115,7 @@ class WriteJob:
             validators,
             dict(extra or {}),
             guard,
+            mergers,
         )
 
     def with_rows(self, incoming: pa.Schema) -> WriteJob:
@@ -301,7 +307,9 @@ class BegunWrite:
         )
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)
-        indexing = indexing_of(job.snapshot, self.instant, metadata, self.context.schema)
+        indexing = indexing_of(
+            job.snapshot, self.instant, metadata, self.context.schema, job.registry
+        )
         committed = self._transaction.commit(ready, indexing)
         untold = tell_commit(
             job.options,

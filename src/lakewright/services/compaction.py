@@ -277,7 +277,7 @@ class Compaction:
             operation_type=COMPACTION.operation,
         )
         schema = work.compactor.context.schema
-        indexing = indexing_of(snapshot, execution.instant, metadata, schema)
+        indexing = indexing_of(snapshot, execution.instant, metadata, schema, self.registry)
         prepared = Prepared(metadata, snapshot.timeline, rewrites=True)
         committed = execution.commit(prepared, indexing)
         return Compacted(

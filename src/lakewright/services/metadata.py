@@ -113,7 +113,7 @@ class MetadataService:
         had = access.properties().metadata_partitions
         wanted = frozenset(indexes or had)
         drop_metadata_table(access)
-        build_beside_writers(access, wanted)
+        build_beside_writers(access, wanted, self.registry)
         built = access.properties().metadata_partitions
         return Rebuilt(built, tuple(sorted(wanted.union(had).difference(built))))
 
@@ -124,7 +124,7 @@ class MetadataService:
         """
         access = self.access()
         before = frozenset(access.properties().metadata_partitions)
-        build_beside_writers(access, indexes)
+        build_beside_writers(access, indexes, self.registry)
         now = access.properties().metadata_partitions
         return Built(
             tuple(index for index in now if index not in before),

@@ -30,6 +30,7 @@ from lakewright.format.records import (
 )
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.runtime.events import Event
 from lakewright.services.restore_facts import look, workers
@@ -81,7 +82,11 @@ def plan_restore(access: Access, to: str | None = None) -> RestorePlanned:
 
 
 def run_restore(
-    access: Access, to: str | None = None, *, drop_metadata_table: bool = False
+    access: Access,
+    to: str | None = None,
+    *,
+    drop_metadata_table: bool = False,
+    registry: MergerRegistry | None = None,
 ) -> Restored:
     """Restore the table to a commit, by default to the newest savepoint; or go on with a restore
     that is pending.
@@ -96,12 +101,12 @@ def run_restore(
         pending = pending_restore(access.timeline(properties))
         if pending is not None:
             plan = _pending_plan(access, properties, pending, to)
-            return _executed(access, pending.requested_time, plan, resumed=True)
+            return _executed(access, pending.requested_time, plan, registry, resumed=True)
         scheduled = _scheduled(access, to)
         if isinstance(scheduled, Restored):
             return scheduled
         if scheduled is not None:
-            return _executed(access, *scheduled, resumed=False)
+            return _executed(access, *scheduled, registry, resumed=False)
     raise ConflictError(
         "The timeline changed again and again while a restore was planned.",
         hint="Stop every writer and service of the table, then restore it.",
@@ -161,7 +166,14 @@ def _infos(draft: RestoreDraft) -> tuple[InstantInfo, ...]:
 # ---- executing ---------------------------------------------------------------------------------
 
 
-def _executed(access: Access, instant: str, plan: RestorePlan, *, resumed: bool) -> Restored:
+def _executed(
+    access: Access,
+    instant: str,
+    plan: RestorePlan,
+    registry: MergerRegistry | None,
+    *,
+    resumed: bool,
+) -> Restored:
     heartbeat = _claim(access, instant)
     started_s = access.clock.monotonic_s()
     indexes = indexes_of(access.properties())
@@ -181,7 +193,7 @@ def _executed(access: Access, instant: str, plan: RestorePlan, *, resumed: bool)
             remove_fence(access.storage, instant)
     if indexes:
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, indexes)
+        build_indexes(access, snapshot, indexes, registry or MergerRegistry())
     files = sum(r.total_files_deleted for r in _rollbacks_of(metadata))
     access.on_event(Event("restore.done", files, unit="files", instant=instant))
     return Restored(

@@ -23,6 +23,7 @@ from lakewright.format.records import (
     RollbackMetadata,
     load_rollback_metadata,
 )
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.services.rollback_checks import Becomes, RollbackFacts, decide
 from lakewright.services.rollback_facts import Seen, look, workers
@@ -120,6 +121,7 @@ def roll_back_instant(
     *,
     unschedule: bool = False,
     drop_metadata_table: bool = False,
+    registry: MergerRegistry | None = None,
 ) -> RolledBack:
     """Roll back one instant; with `unschedule` the plan that it is, or was, goes too.
 
@@ -135,7 +137,7 @@ def roll_back_instant(
         done = _told(done, rollback, metadata)
     if indexes and not indexes_of(access.properties()):  # it could not follow
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, indexes)
+        build_indexes(access, snapshot, indexes, registry or MergerRegistry())
     if facts.runs_again and unschedule:
         _take_plan_away(access, instant)
     return done

@@ -150,6 +150,7 @@ class RollbackService:
     """`table.services.rollback`."""
 
     opened: Opener
+    registry: MergerRegistry
 
     def plan(
         self,
@@ -174,7 +175,13 @@ class RollbackService:
         """
         access, write = self.opened(options)
         drop = write.metadata_table == "drop"
-        return roll_back_instant(access, instant, unschedule=unschedule, drop_metadata_table=drop)
+        return roll_back_instant(
+            access,
+            instant,
+            unschedule=unschedule,
+            drop_metadata_table=drop,
+            registry=self.registry,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,7 @@ class RestoreService:
     """`table.services.restore`."""
 
     opened: Opener
+    registry: MergerRegistry
 
     def plan(
         self, to: str | None = None, options: Mapping[str, str] | None = None
@@ -193,7 +201,12 @@ class RestoreService:
         """Take back everything after a commit, by default after the newest savepoint; or go on
         with a restore that is pending."""
         access, write = self.opened(options)
-        return run_restore(access, to, drop_metadata_table=write.metadata_table == "drop")
+        return run_restore(
+            access,
+            to,
+            drop_metadata_table=write.metadata_table == "drop",
+            registry=self.registry,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +241,12 @@ class TableServices:
     @property
     def rollback(self) -> RollbackService:
         """Undoing one write, or one attempt at a plan."""
-        return RollbackService(self.opened)
+        return RollbackService(self.opened, self.registry)
 
     @property
     def restore(self) -> RestoreService:
         """Going back to a savepoint or commit."""
-        return RestoreService(self.opened)
+        return RestoreService(self.opened, self.registry)
 
     def run(
         self, options: Mapping[str, str] | None = None, *, cancel: CancelToken = NEVER_CANCELLED

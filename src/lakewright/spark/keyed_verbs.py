@@ -214,7 +214,13 @@ class KeyedWrites:
     ) -> WriteJob:
         validators = how.get("validators", ())
         return WriteJob.prepare(
-            access, options, operation, schema, validators=validators, partial=partial
+            access,
+            options,
+            operation,
+            schema,
+            validators=validators,
+            partial=partial,
+            registry=self.writes.table.registry,
         )
 
     def _writer(self, job: WriteJob) -> SparkKeyedWriter:

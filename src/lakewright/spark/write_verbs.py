@@ -240,6 +240,7 @@ class FrameWrites:
                     run,
                     retries=how.get("retries", options.conflict_retries),
                     validators=how.get("validators", ()),
+                    registry=self.table.registry,
                 )
             )
 

@@ -36,6 +36,7 @@ from lakewright.engine.keyed.placing import (
     unfound,
 )
 from lakewright.engine.keyed.record_places import codes_by_place, record_places
+from lakewright.engine.keyed.stored_filters import files_to_ask
 from lakewright.engine.keyed.tagging import tag
 from lakewright.engine.runner import Runner
 from lakewright.engine.sizing import InsertPlan
@@ -143,8 +144,23 @@ class KeyedPlanner:
         places: Int32s | None,
     ) -> Hits:
         """Where the keys are, in base files and in logs."""
-        hits = self._hits(incoming, files, runner, places)
+        hits = self._filtered(incoming, files, runner, places)
         return Hits.joined([hits, self._log_hits(incoming, hits, groups, runner, places)])
+
+    def _filtered(
+        self,
+        incoming: IncomingRows,
+        files: Sequence[BaseFile],
+        runner: Runner,
+        places: Int32s | None,
+    ) -> Hits:
+        """Where the keys are in base files, as far as the metadata table does not exclude them."""
+        job, index = self.job, self.index
+        if not (index.uses_filters and job.options.filters_from_metadata and files):
+            return self._hits(incoming, files, runner, places)
+        asked = files_to_ask(job.snapshot, incoming, files, within_partition=not index.is_global)
+        hits = self._hits(incoming, [files[n] for n in asked], runner, places)
+        return Hits(hits.codes, asked[hits.files].astype(np.int32), hits.positions)
 
     def _places(self, incoming: IncomingRows, groups: Sequence[FileGroupId]) -> Int32s | None:
         """The only file groups that may have each key, if an index tells."""

@@ -13,7 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from lakewright.testing.sim.runner import Summary, run_batches, run_world, whole_run
+from lakewright.testing.sim.runner import (
+    Summary,
+    replay_command,
+    run_batches,
+    run_world,
+    whole_run,
+)
 from lakewright.testing.sim.workloads import WORKLOADS
 
 __all__ = ["main"]
@@ -83,13 +89,19 @@ def _replay(name: str, seed: int, *, trace: bool) -> int:
 
 
 class _Progress:
-    """One line from time to time."""
+    """One line from time to time, and one for each failure at once."""
 
     def __init__(self, goal: int) -> None:
         self._goal = goal
         self._next = time.monotonic() + _PROGRESS_EVERY_S
+        self._told: set[str] = set()
 
     def __call__(self, summary: Summary) -> None:
+        for outcome in summary.failures:
+            command = replay_command(outcome)
+            if command not in self._told:
+                self._told.add(command)
+                _say(f"FAILED: {command}")
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _PROGRESS_EVERY_S
             _say(
