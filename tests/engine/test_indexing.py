@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import pytest
@@ -38,6 +38,11 @@ from tests.engine.test_metadata_everywhere import (
 NEW = (COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX)
 
 
+def build(access: Access, indexes: Collection[str]) -> list[str]:
+    """Build indexes; their names."""
+    return build_beside_writers(access, indexes, MergerRegistry())
+
+
 def built(world: World) -> tuple[str, ...]:
     return load_properties(world.storage, clock=world.clock).metadata_partitions
 
@@ -69,7 +74,7 @@ def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -
         world.write(delete("b1"))
         assert Table(world.storage, clock=world.clock).snapshot().opened.metadata is not None
 
-    done = build_beside_writers(building(world, others), NEW, MergerRegistry())
+    done = build(building(world, others), NEW)
     assert {*NEW} <= {*done} == {*built(world)} - {FILES}
     assert world.rows() == {"a1": 5, "a2": 1, "c1": 5}
     check_listed(world)
@@ -81,7 +86,7 @@ def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -
 @pytest.mark.parametrize("version", VERSIONS)
 def test_it_is_an_indexing_action_on_the_timeline(version: int) -> None:
     world = indexed(version, "mor")
-    build_beside_writers(access_of(world), [RECORD_INDEX], MergerRegistry())
+    build(access_of(world), [RECORD_INDEX])
     access = access_of(world)
     properties = access.properties()
     timeline = access.timeline(properties)
@@ -102,7 +107,7 @@ def test_a_write_that_was_ready_before_tells_the_new_indexes_too(version: int) -
     world = indexed(version, "mor")
     access = building(
         world,
-        lambda: build_beside_writers(access_of(world), NEW, MergerRegistry()),
+        lambda: build(access_of(world), NEW),
         kind="write.files",
     )
     upsert(rows("a1", "c1", n=5))(access)
@@ -127,7 +132,7 @@ def test_who_was_cleaned_away_or_not_told_begins_anew(version: int) -> None:
         begun.extend([event] if event.kind == "indexing.begun" else [])
         hear(event)
 
-    build_beside_writers(replace(access_of(world), on_event=listen), NEW, MergerRegistry())
+    build(replace(access_of(world), on_event=listen), NEW)
     assert len(begun) == 2
     assert world.rows() == BEFORE | {"a1": 9}
     check_listed(world)
@@ -139,12 +144,10 @@ def test_only_one_process_builds_and_the_dead_are_succeeded() -> None:
     first = begin_building(dying, {RECORD_INDEX: 10}, lambda: None)
     assert first is not None
     with pytest.raises(PlanBusyError, match="builds record_index already"):
-        build_beside_writers(access_of(world), [RECORD_INDEX], MergerRegistry())
+        build(access_of(world), [RECORD_INDEX])
     world.write(upsert(rows("c1")))
     world.processes.dead.add(DYING)
-    assert build_beside_writers(access_of(world), [RECORD_INDEX], MergerRegistry()) == [
-        RECORD_INDEX
-    ]
+    assert build(access_of(world), [RECORD_INDEX]) == [RECORD_INDEX]
     check_listed(world)
     assert [
         i.state
@@ -156,7 +159,7 @@ def test_dropping_the_metadata_table_ends_a_build() -> None:
     world = indexed(8, "mor")
     access = building(world, lambda: drop_metadata_table(access_of(world)))
     with pytest.raises(FencedError, match="is over"):
-        build_beside_writers(access, [RECORD_INDEX], MergerRegistry())
+        build(access, [RECORD_INDEX])
     assert built(world) == ()
     assert world.rows() == BEFORE
     assert not access_of(world).timeline(access_of(world).properties()).pending()
@@ -164,10 +167,10 @@ def test_dropping_the_metadata_table_ends_a_build() -> None:
 
 def test_a_table_without_metadata_table_gets_one_first() -> None:
     world = World.new(8, "cow")
-    assert {*build_beside_writers(access_of(world), NEW, MergerRegistry())} >= {*NEW}
+    assert {*build(access_of(world), NEW)} >= {*NEW}
     assert FILES in built(world)
     check_listed(world)
-    assert build_beside_writers(access_of(world), NEW, MergerRegistry()) == []
+    assert build(access_of(world), NEW) == []
 
 
 @pytest.mark.slow
@@ -200,7 +203,7 @@ def check_deaths(version: int, type_: str, *, stride: int) -> None:
         world.write(upsert(rows("a1", "c1", n=5)))
         assert world.rows() == BEFORE | {"a1": 5, "c1": 5}, index
         check_listed(world, index)
-        build_beside_writers(access_of(world), ALL, MergerRegistry())
+        build(access_of(world), ALL)
         assert {*ALL} <= {*built(world)}, index
         world.write(delete("a2"))
         assert world.rows() == {"a1": 5, "b1": 1, "c1": 5}, index
@@ -216,6 +219,6 @@ def test_a_rebuild_brings_every_index_back() -> None:
     had = {*built(world)}
     drop_metadata_table(access_of(world))
     world.write(upsert(rows("a1", "c1", n=5)))
-    build_beside_writers(access_of(world), had, MergerRegistry())
+    build(access_of(world), had)
     assert {*built(world)} == had and SECONDARY in had
     check_listed(world)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import lakewright as lw
 from lakewright.engine.keyed import planning
 from lakewright.engine.keyed.lookup import KeyLookup
 from lakewright.errors import WriteConflictError
 from lakewright.metadata.file_groups import RECORD_INDEX
 from lakewright.metadata.table import MetadataTable
+from lakewright.metadata.verification import Difference
 from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
 from tests.engine.keyed.test_guards import ids, prepared
 
@@ -85,3 +90,31 @@ def test_a_key_that_is_not_where_the_index_says_is_found_elsewhere(
     done = table.upsert(rows(shape, [("b1", "b", 2, 9)]), options=shape.options)
     assert (done.inserted, done.updated) == (0, 1)
     assert ids(table).count("b1") == 1
+
+
+def test_a_merger_of_the_users_decides_what_the_index_has(tmp_path: Path) -> None:
+    strategy = "6f7d64b4-7fb9-4f3b-9d7a-0a3a52c4f001"
+    schema = pa.schema([pa.field("id", pa.string(), nullable=False), ("n", pa.int64())])
+    lw.Table.create(
+        tmp_path / "t",
+        schema=schema,
+        type="mor",
+        key=["id"],
+        merge_mode="CUSTOM",
+        merge_strategy_id=strategy,
+    )
+
+    @lw.merger(strategy=strategy)
+    def sevens_go(older: pa.RecordBatch, newer: pa.RecordBatch, ctx: object) -> lw.Merged:
+        gone = pc.equal(newer.column("n"), 7)
+        take = pc.if_else(gone, int(lw.Take.DELETE), int(lw.Take.NEWER))
+        return lw.Merged(take=take.cast(pa.uint8()))
+
+    table = lw.Table.open(tmp_path / "t", mergers=[sevens_go])
+    options = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    for given in ({"a": 1, "b": 1, "c": 1}, {"a": 7, "b": 2, "d": 1}, {"a": 3}):
+        rows_ = pa.table({"id": [*given], "n": [*given.values()]}, schema=schema)
+        table.upsert(rows_, options=options)
+        assert not [f for f in table.metadata.verify() if isinstance(f, Difference)]
+    assert RECORD_INDEX in table.properties.metadata_partitions
+    assert sorted(ids(table)) == ["a", "b", "c", "d"]
