@@ -13,7 +13,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
 	interop-kills interop-service-kills interop-hfiles interop-locks interop-upserts interop-services \
-	interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed bench-metadata-reading bench-services lock clean
+	interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed \
+	bench-metadata-reading bench-metadata-writing bench-services lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 24
@@ -135,6 +136,10 @@ bench-services: interop-env ## Measure compaction, clean and archiving, beside r
 
 bench-metadata-reading: interop-env ## Measure planning and look-ups by the metadata table
 	$(BIN)/python -m bench.metadata_reading $(ARGS)
+
+bench-metadata-writing: interop-env ## Measure what the metadata table costs, beside real Hudi
+	$(BIN)/python scripts/spark_env.py 35
+	$(BIN)/python -m bench.metadata_writing $(ARGS)
 
 bench-keyed: interop-env ## Measure upserts and deletes, beside real Hudi and deltalake
 	$(BIN)/python scripts/spark_env.py 35

@@ -64,6 +64,8 @@ class Base:
     rows: int = 2 * MEGA
     groups: int = GROUPS
     columns: int = 20
+    indexes: bool = False
+    """With a metadata table: statistics of columns and a record index."""
 
     def schema(self) -> pa.Schema:
         """The first columns of the input."""
@@ -72,7 +74,8 @@ class Base:
 
     def table(self) -> Path:
         """Where it is, made if it is not there."""
-        name = f"keyed-{self.type}-{self.rows}-{self.groups}-{self.columns}"
+        indexed = "-indexed" if self.indexes else ""
+        name = f"keyed-{self.type}-{self.rows}-{self.groups}-{self.columns}{indexed}"
         path = (CACHE / name).resolve()
         if path.exists():
             return path
@@ -116,6 +119,8 @@ class Base:
         for part in self._parts():
             stream = pa.RecordBatchReader.from_batches(part.schema, part.to_batches())
             table.append(stream, options={**options, "hoodie.parquet.small.file.limit": "0"})
+        if self.indexes:
+            table.metadata.build("column_stats", "record_index")
 
     def _fill_delta(self, path: Path) -> None:
         from deltalake import write_deltalake
@@ -189,6 +194,7 @@ class Work:
             "type": self.base.type,
             "codec": CODEC,
             "index": self.index,
+            "indexes": self.base.indexes,
         }
 
     def start(self, c: Contender) -> Path:

@@ -1,7 +1,8 @@
 """A process that changes tables by key when told to: on Spark, without it, by Hudi, or deltalake.
 
 `{"write": how, "verb": "upsert" | "delete", "source": Parquet file, "path": table, "codec": name}`;
-see `serving`. A request changes a table that is there.
+see `serving`. A request changes a table that is there; with `"indexes": true` in it the metadata
+table is on, with statistics of columns and a record index. Ours answer how long they had the lock.
 """
 
 from __future__ import annotations
@@ -22,30 +23,34 @@ HUDI = {
     "hoodie.datasource.write.keygenerator.class": KEYGEN,
     "hoodie.write.table.version": "8",
     "hoodie.write.auto.upgrade": "false",
-    "hoodie.metadata.enable": "false",
     "hoodie.clean.automatic": "false",
 }
 
 
 def options(asked: dict[str, Any]) -> dict[str, str]:
     """What both engines are told, in Hudi's words."""
-    return {
+    chosen = {
         "hoodie.index.type": asked.get("index", "SIMPLE"),
         "hoodie.parquet.compression.codec": asked["codec"],
+        "hoodie.metadata.enable": str(bool(asked.get("indexes"))).lower(),
     }
+    if asked.get("indexes"):
+        chosen["hoodie.metadata.index.column.stats.enable"] = "true"
+        chosen["hoodie.metadata.record.index.enable"] = "true"
+    return chosen
 
 
-def by_spark(spark: Callable[[], Any], asked: dict[str, Any]) -> None:
+def by_spark(spark: Callable[[], Any], asked: dict[str, Any]) -> int | None:
     """Ours on Spark."""
     from lakewright.spark import SparkTable
 
     rows = spark().read.parquet(asked["source"])
     table = SparkTable.open(spark(), asked["path"])
     change = table.delete if asked["verb"] == "delete" else table.upsert
-    change(rows, options=options(asked))
+    return change(rows, options=options(asked)).lock_held_ms
 
 
-def by_arrow(asked: dict[str, Any]) -> None:
+def by_arrow(asked: dict[str, Any]) -> int | None:
     """Ours in this process."""
     import pyarrow.parquet as pq
 
@@ -53,7 +58,7 @@ def by_arrow(asked: dict[str, Any]) -> None:
 
     table = Table.open(asked["path"])
     change = table.delete if asked["verb"] == "delete" else table.upsert
-    change(pq.read_table(asked["source"]), options=options(asked))
+    return change(pq.read_table(asked["source"]), options=options(asked)).lock_held_ms
 
 
 def by_hudi(spark: Callable[[], Any], asked: dict[str, Any]) -> None:
@@ -86,7 +91,7 @@ def by_deltalake(asked: dict[str, Any]) -> None:
 def ready(work: Path, jar: str) -> Callable[[dict[str, Any]], Any]:
     """What answers requests; Spark starts with the first that needs it."""
     spark = cache(partial(started, work, jar))
-    writers: dict[str, Callable[[dict[str, Any]], None]] = {
+    writers: dict[str, Callable[[dict[str, Any]], int | None]] = {
         "spark": partial(by_spark, spark),
         "hudi": partial(by_hudi, spark),
         "arrow": by_arrow,

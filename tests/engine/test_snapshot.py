@@ -5,11 +5,13 @@ from __future__ import annotations
 import builtins
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import lakewright as lw
 from lakewright.engine.snapshot import load_snapshot
-from lakewright.errors import ConflictError, TableNotFoundError
-from lakewright.runtime.clock import ManualClock
+from lakewright.errors import ConflictError, NotFoundError, TableNotFoundError
+from lakewright.runtime.clock import ManualClock, SystemClock
 from lakewright.storage.base import ObjectInfo
 from lakewright.storage.local import LocalStorage
 from lakewright.storage.resolve import open_storage
@@ -73,3 +75,25 @@ def test_endless_switching_is_a_retryable_conflict(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_table_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError):
         load_snapshot(open_storage(tmp_path), clock=ManualClock())
+
+
+def test_a_snapshot_that_was_cleaned_before_its_files_were_listed_is_not_read_as_less(
+    tmp_path: Path,
+) -> None:
+    table = lw.Table.create(
+        tmp_path / "t", schema=pa.schema([("id", pa.string()), ("n", pa.int64())]), key=["id"]
+    )
+    storage = LocalStorage(tmp_path / "t")
+    quiet = {"hoodie.metadata.enable": "false", "hoodie.clean.automatic": "false"}
+    for n in range(3):
+        table.upsert(pa.table({"id": ["a", "b"], "n": [n, n]}), options=quiet)
+        if n == 0:
+            old = load_snapshot(storage, clock=SystemClock())
+    cleaned = table.services.clean.run({"hoodie.clean.commits.retained": "1"})
+    assert cleaned.files_deleted
+    [slice_] = old.live_slices()  # its listing is made here
+    assert slice_.base is not None
+    with pytest.raises(NotFoundError):
+        storage.read(slice_.base.path)
+    [now] = load_snapshot(storage, clock=SystemClock()).live_slices()
+    assert now.base is not None and now.base.name != slice_.base.name

@@ -8,7 +8,7 @@ import typer
 from lakewright.cli.arguments import AsJson, Lock, OutputOption, Settings, Uri, settings_of
 from lakewright.cli.output import Output, print_table, print_value
 from lakewright.cli.running import form, nothing_to_do, plans_of, services_of
-from lakewright.services.clean_execution import files_of_plan
+from lakewright.format.cleaned_files import files_of_plan
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from lakewright.errors import FormatError, NotFoundError
+from lakewright.format.cleaned_files import with_cleaned_later
 from lakewright.format.partitions import ListedFile, list_files, list_table
 from lakewright.format.properties import TableProperties
 from lakewright.format.timeline import Timeline
@@ -45,18 +46,23 @@ class Listing(Protocol):
 
 
 class StorageListing:
-    """Names found by walking the table's folders, each folder once."""
+    """Names found by walking the table's folders, each folder once; what cleans have taken away
+    since the timeline was pinned is among them."""
 
     source = "listing"
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, properties: TableProperties, timeline: Timeline) -> None:
         self._storage = storage
+        self._properties = properties
+        self._timeline = timeline
         self._found: Mapping[str, Sequence[ListedFile]] | None = None
 
     @property
     def _table(self) -> Mapping[str, Sequence[ListedFile]]:
         if self._found is None:
-            self._found = list_table(self._storage)
+            self._found = with_cleaned_later(
+                self._storage, self._properties, self._timeline, list_table(self._storage)
+            )
         return self._found
 
     def partitions(self) -> list[str]:
@@ -116,4 +122,4 @@ def open_listing(
                 return OpenedListing(listing, metadata, warnings)
         except UNTRUSTED as error:
             warnings.append(f"metadata table not used: {error.message} {error.hint}")
-    return OpenedListing(StorageListing(storage), None, warnings)
+    return OpenedListing(StorageListing(storage, properties, timeline), None, warnings)

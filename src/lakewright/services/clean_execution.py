@@ -14,20 +14,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakewright.errors import (
-    CorruptFileError,
     FencedError,
     IndexesChangedError,
     NotFoundError,
-    UnsupportedTableError,
 )
-from lakewright.format.file_names import parse_data_file
+from lakewright.format.cleaned_files import files_of_plan
 from lakewright.format.instant import Instant, State
 from lakewright.format.partitions import PARTITION_METADATA_FILE, list_files
 from lakewright.format.records import (
     CleanerPlan,
     CleanMetadata,
     CleanPartitionMetadata,
-    file_name,
     load_cleaner_plan,
 )
 from lakewright.format.timeline import Timeline
@@ -49,7 +46,7 @@ from lakewright.txn.recovery import INGESTION
 from lakewright.txn.states import InstantFiles
 from lakewright.txn.times import next_time
 
-__all__ = ["CLEAN", "execute_clean", "files_of_plan"]
+__all__ = ["CLEAN", "execute_clean"]
 
 CLEAN: Final = "clean"
 DELETES_TOLD_TOGETHER: Final = 256
@@ -83,34 +80,6 @@ def execute_clean(access: Access, instant: str) -> CleanMetadata | None:
         deleted = metadata.total_files_deleted
         access.on_event(Event("clean.done", deleted, unit="files", instant=instant))
     return metadata
-
-
-def files_of_plan(plan: CleanerPlan) -> dict[str, list[str]]:
-    """File names that a plan deletes, by partition; of plans of both versions."""
-    found: dict[str, list[str]] = {}
-    for partition, infos in (plan.file_paths_to_be_deleted_per_partition or {}).items():
-        if any(info.is_bootstrap_base_file for info in infos):
-            raise UnsupportedTableError(
-                "The clean deletes source files of a bootstrapped table.",
-                hint="Let Hudi execute this clean.",
-                context={"partition": partition},
-            )
-        found.setdefault(partition, []).extend(_data_file(info.file_path) for info in infos)
-    for partition, paths in (plan.files_to_be_deleted_per_partition or {}).items():
-        known = found.setdefault(partition, [])
-        known.extend(n for n in map(_data_file, paths) if n not in known)
-    return found
-
-
-def _data_file(path: str | None) -> str:
-    name = file_name(path)
-    if name is None or parse_data_file(name) is None:
-        raise CorruptFileError(
-            f"The plan of a clean names {path!r}, which is not a data file.",
-            hint="Nothing was deleted. Look at the plan, and remove the clean if it is damaged.",
-            context={"path": path or ""},
-        )
-    return name
 
 
 # ---- the beginning, under the lock -------------------------------------------------------------

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lakewright.errors import NotFoundError
+from lakewright.format.cleaned_files import files_of_plan
 from lakewright.format.file_slices import FileSlice, FileSystemView
 from lakewright.format.instant import Instant
 from lakewright.format.partitions import ListedFile, list_table
@@ -30,7 +31,6 @@ from lakewright.format.view_inputs import (
     load_pending_compactions,
     load_replaced,
 )
-from lakewright.services.clean_execution import files_of_plan
 from lakewright.services.clean_selection import by_partition, files_of
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access

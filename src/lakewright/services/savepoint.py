@@ -9,10 +9,12 @@ at any commit but the newest after a clean by file versions, which retains no mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from lakewright.errors import ConflictError, InstantNotFoundError
+from lakewright.format.cleaned_files import files_of_plan
 from lakewright.format.instant import Instant
 from lakewright.format.records import (
     CleanerPlan,
@@ -26,7 +28,7 @@ from lakewright.format.timeline import Timeline
 from lakewright.runtime.events import Event
 from lakewright.services.archive import archive_alone
 from lakewright.services.archive_limits import archived_after, replaced_limit
-from lakewright.services.clean_execution import CLEAN, files_of_plan
+from lakewright.services.clean_execution import CLEAN
 from lakewright.services.full_scans import demand_full_scan
 from lakewright.services.needed_files import Names, clean_record, needed_files, planned_clean
 from lakewright.txn.access import Access
@@ -37,6 +39,7 @@ from lakewright.txn.times import next_time
 __all__ = ["Savepoint", "create_savepoint", "delete_savepoint", "list_savepoints"]
 
 SAVEPOINT = "savepoint"
+TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,45 @@ def create_savepoint(
     `ConflictError` if a clean that was planned is about to delete some of them.
     """
     properties = access.properties()
-    timeline = access.timeline(properties)
-    commit = _commit(timeline, instant)
-    _refuse_cleaned(access, properties, timeline, commit)
-    names = needed_files(access.storage, properties, timeline, as_of=commit)
-    metadata = SavepointMetadata(
+    commit = _commit(access.timeline(properties), instant)
+    for _ in range(TRIES):
+        seen = access.timeline(properties)
+        _refuse_cleaned(access, properties, seen, commit)
+        names = needed_files(access.storage, properties, seen, as_of=commit)
+        with access.locked(f"savepoint {commit}") as lease:
+            timeline = access.timeline(properties)
+            refuse_restore(timeline, "kept")
+            _commit(timeline, commit)
+            known = timeline.get(commit, SAVEPOINT)
+            if known is not None and known.completed:
+                return _savepoint(commit, load_savepoint(access.storage, properties, known))
+            _refuse_cleaned(access, properties, timeline, commit)
+            if _past(timeline, commit) != _past(seen, commit):
+                continue
+            _refuse_named(access, properties, timeline, names)
+            metadata = _metadata(access, names, by, comment)
+            _publish(access, lease, properties, timeline, commit, metadata, begun=known is not None)
+        made = _savepoint(commit, metadata)
+        access.on_event(Event("savepoint.created", made.files, unit="files", instant=commit))
+        return made
+    raise ConflictError(
+        f"Writes that began before {commit} ended again and again while it was to be kept.",
+        hint="Run it again when they are done.",
+        context={"instant": commit, "tries": TRIES},
+        retryable=True,
+    )
+
+
+def _past(timeline: Timeline, commit: str) -> list[Instant]:
+    """What decides about the files of a commit: one that began before may end only now, and
+    replace files that were to be kept."""
+    return [i for i in timeline.commits() if i.requested_time <= commit]
+
+
+def _metadata(
+    access: Access, names: Mapping[str, Sequence[str]], by: str, comment: str
+) -> SavepointMetadata:
+    return SavepointMetadata(
         savepointed_by=by,
         savepointed_at=access.clock.now_ms(),
         comments=comment,
@@ -85,19 +122,6 @@ def create_savepoint(
             for partition, files in names.items()
         },
     )
-    with access.locked(f"savepoint {commit}") as lease:
-        timeline = access.timeline(properties)
-        refuse_restore(timeline, "kept")
-        _commit(timeline, commit)
-        known = timeline.get(commit, SAVEPOINT)
-        if known is not None and known.completed:
-            return _savepoint(commit, load_savepoint(access.storage, properties, known))
-        _refuse_cleaned(access, properties, timeline, commit)
-        _refuse_named(access, properties, timeline, names)
-        _publish(access, lease, properties, timeline, commit, metadata, begun=known is not None)
-    made = _savepoint(commit, metadata)
-    access.on_event(Event("savepoint.created", made.files, unit="files", instant=commit))
-    return made
 
 
 def delete_savepoint(access: Access, instant: str) -> None:

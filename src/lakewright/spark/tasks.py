@@ -78,7 +78,7 @@ class PinnedSnapshot:
             schema=self.schema,
             internal_schemas=self.internal_schemas,
             merge=MergeConfig.from_properties(self.properties.version, self.properties.values),
-            opened=OpenedListing(StorageListing(storage), None, []),
+            opened=OpenedListing(StorageListing(storage, self.properties, self.timeline), None, []),
             as_of=self.as_of,
         )
 

@@ -96,6 +96,9 @@ class Execution:
         with access.locked(f"start of {self.kind.service} {self.instant}") as lease:
             timeline = access.timeline(properties)
             _refuse_over(timeline, self.instant, self.kind)
+            refuse_restore(timeline, "executed")
+            if self.instant in pending_rollbacks(access, properties, timeline):
+                raise self._fenced("is being rolled back")
             lease.check()
             open_fence(access.storage, self.instant, access.processes.own, self.fence.attempt)
             self._claim.heartbeat.check()
@@ -106,13 +109,16 @@ class Execution:
             if not access.storage.exists(plan):
                 # The lock was lost on the way, and somebody took the plan away.
                 access.storage.delete(self.fence.pending_path)
-                raise FencedError(
-                    f"The {self.kind.service} {self.instant} was taken away while it was begun.",
-                    hint="Another process took this one for dead; nothing was done. Schedule a new "
-                    "one.",
-                    context={"instant": self.instant},
-                    retryable=True,
-                )
+                raise self._fenced("was taken away")
+
+    def _fenced(self, what: str) -> FencedError:
+        return FencedError(
+            f"The {self.kind.service} {self.instant} {what} while it was begun.",
+            hint="Another process took this one for dead; nothing was done. Execute the plan again "
+            "if it is still there, or schedule a new one.",
+            context={"instant": self.instant},
+            retryable=True,
+        )
 
     def commit(self, prepared: Prepared, indexing: Indexing = nothing_indexed) -> Committed:
         """Publish what the attempt did; `FencedError` if the plan is not this attempt's any more.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from lakewright.format.cleaned_files import with_cleaned_later
 from lakewright.format.file_slices import FileGroupId, FileSlice
 from lakewright.format.log_block import BlockType, HeaderKey, LogBlock, encode_block, read_blocks
 from lakewright.format.log_scan import select_blocks
@@ -70,7 +71,8 @@ def rows_at(
 
 def slices_at(storage: Storage, properties: TableProperties, timeline: Timeline) -> list[FileSlice]:
     """What a reader that pinned `timeline` is going to read."""
-    view = load_view(storage, properties, timeline, listing=list_table(storage))
+    listing = with_cleaned_later(storage, properties, timeline, list_table(storage))
+    view = load_view(storage, properties, timeline, listing=listing)
     return list(view.latest_merged_slices())
 
 

@@ -106,7 +106,8 @@ class TableState:
         """Who beat for each instant since somebody took it over, without repetitions beyond the
         second."""
         self.undone: set[str] = set()
-        """Instants that a rollback or a restore was ever planned for."""
+        """Instants that a rollback or a restore was ever planned for, or that were made pending
+        again for one."""
         self.once_completed: dict[str, StateFile] = {}
         """Completed writes by requested time, also those that are off the timeline again."""
         self.doomed: dict[str, list[str]] = {}
@@ -184,7 +185,10 @@ class TableState:
         file = self.state_files.pop(name, None)
         if file is not None:
             self._went[name] = file
-            self._by_time[file.requested_time].remove(file)
+            known = self._by_time[file.requested_time]
+            known.remove(file)
+            if file.state is State.COMPLETED and any(f.state is State.INFLIGHT for f in known):
+                self.undone.add(file.requested_time)
             self._changed(file)
             return "state"
         return ""
