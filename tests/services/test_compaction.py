@@ -22,6 +22,7 @@ from lakewright.errors import (
     UnsupportedTableError,
     WriteConflictError,
 )
+from lakewright.format.instant import State
 from lakewright.format.records import load_compaction_plan
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime import SeededRandom
@@ -31,6 +32,8 @@ from lakewright.services.compaction_plan import CompactionOptions, CompactionTri
 from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.memory import MemoryStorage
 from lakewright.txn.access import Access
+from lakewright.txn.execution import Execution
+from lakewright.txn.rollback import schedule_rollback
 from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
 from tests.engine.keyed.test_against_model import HISTORY, shapes
 from tests.engine.test_crash_everywhere import (
@@ -195,6 +198,31 @@ def test_who_stood_still_until_its_files_were_cleaned_is_told_that_it_is_over() 
     assert instant is not None
     with pytest.raises(FencedError, match="sign of life"):
         service.execute(instant)
+
+
+@MOR
+def test_an_attempt_that_is_rolled_back_while_it_begins_writes_nothing(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, table = changed(version)
+    service = compaction(table)
+    instant = service.schedule()
+    assert instant is not None
+
+    def rolled_back_meanwhile(execution: Execution) -> None:
+        access = table.access()
+        with access.locked("by a process with another clock") as lease:
+            timeline = access.timeline(table.properties)
+            found = timeline.get(instant)
+            assert found is not None
+            schedule_rollback(access, lease, table.properties, timeline, found)
+
+    monkeypatch.setattr(Execution, "_roll_back_earlier", rolled_back_meanwhile)
+    before = {path for path in table.files() if path.endswith(".parquet")}
+    with pytest.raises(FencedError, match="is being rolled back while it was begun"):
+        service.execute(instant)
+    assert {path for path in table.files() if path.endswith(".parquet")} == before
+    assert table.timeline.get(instant).state is State.REQUESTED  # type: ignore[union-attr]
 
 
 @settings(max_examples=20)

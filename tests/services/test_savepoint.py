@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from lakewright.format.instant import State
 from lakewright.format.records import load_savepoint
 from lakewright.runtime import ManualClock
 from lakewright.runtime.events import Event
+from lakewright.services import savepoint
 from lakewright.services.archive import ArchiveOptions, run_archive
 from lakewright.services.clean import run_clean, schedule_clean
 from lakewright.services.clean_options import CleanOptions, CleanPolicy
@@ -27,9 +29,10 @@ from lakewright.services.savepoint import (
 from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.local import LocalStorage
 from lakewright.table import Table
+from lakewright.txn.transaction import begin
 from tests.corpus import CommittedTable, committed_tables
 from tests.services.clean_worlds import DYING, ONE, World
-from tests.txn.tables import START_MS, new_access
+from tests.txn.tables import START_MS, new_access, prepared, write_file
 
 VERSIONS_ONE = CleanOptions(policy=CleanPolicy.KEEP_LATEST_FILE_VERSIONS, file_versions_retained=1)
 
@@ -60,6 +63,34 @@ def test_a_savepoint_names_every_file_that_a_reader_of_its_commit_needs(version:
     assert newest.instant == world.times[5]
     assert list_savepoints(access) == [made, newest]
     assert [e.kind for e in told] == ["savepoint.created"] * 2
+
+
+def test_a_replacement_that_began_before_and_ends_meanwhile_is_kept_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    world.commit("a/g1", "b/g2")
+    access = world.access()
+    late = begin(access, action="replacecommit")
+    late.start()
+    new = write_file(world.storage, late, "a", "g9")
+    commit = world.commit("b/g2")
+    assert late.instant < commit
+    looked = savepoint.needed_files
+    calls: list[str] = []
+
+    def look(*given: Any, **how: Any) -> Any:
+        found = looked(*given, **how)
+        if not calls:
+            late.commit(prepared(access, new, replaced={"a": ["g1"]}))
+        calls.append("look")
+        return found
+
+    monkeypatch.setattr(savepoint, "needed_files", look)
+    create_savepoint(world.access(), commit)
+    assert len(calls) == 2
+    assert _kept(world, commit) == world.needed(commit) and any("g9" in p for p in world.data())
+    assert not any("g1" in path for path in _kept(world, commit))
 
 
 def test_a_commit_that_is_kept_already_stays_as_it_is() -> None:
