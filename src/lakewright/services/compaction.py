@@ -239,8 +239,7 @@ class Compaction:
 
     def _work(self, execution: Execution, snapshot: Snapshot) -> SliceWork:
         access, properties = self.access, snapshot.properties
-        instant = snapshot.timeline.get(execution.instant)
-        assert instant is not None
+        instant = execution.plan_on(snapshot.timeline)
         plan = load_compaction_plan(access.storage, properties, instant)
         populate = properties.populate_meta_fields
         context = WriteContext.of(

@@ -120,6 +120,10 @@ class Execution:
             retryable=True,
         )
 
+    def plan_on(self, timeline: Timeline) -> Instant:
+        """The plan as a timeline has it; `PlanStateError` if somebody took it away meanwhile."""
+        return _refuse_over(timeline, self.instant, self.kind)
+
     def commit(self, prepared: Prepared, indexing: Indexing = nothing_indexed) -> Committed:
         """Publish what the attempt did; `FencedError` if the plan is not this attempt's any more.
 
