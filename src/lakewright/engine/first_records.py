@@ -110,7 +110,7 @@ class FirstRecords:
         """The place of every key."""
         snapshot = self.snapshot
         rows = slice_rows(snapshot, ReadOptions(), self.registry)
-        located = record_locations_of(rows, snapshot.properties.timeline_zone)
+        located = record_locations_of(rows, snapshot)
         records = record_index_records(located, version=snapshot.properties.version)
         return NewIndex(RECORD_INDEX, groups, records)
 

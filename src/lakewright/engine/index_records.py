@@ -19,7 +19,16 @@ import pyarrow as pa
 from lakewright.codec.bloom import SIMPLE, BloomFilter
 from lakewright.codec.parquet import ParquetFooter, open_parquet, read_row_group
 from lakewright.engine.base_footer import BLOOM, BLOOM_TYPE
-from lakewright.engine.record_changes import record_changes, secondary_changes, secondary_column
+from lakewright.engine.index_entries import Entries
+from lakewright.engine.record_changes import (
+    GroupChange,
+    GroupLook,
+    changed_groups,
+    entries_of_records,
+    entries_of_values,
+    secondary_column,
+    snapshot_after,
+)
 from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.stored_statistics import (
     ColumnFacts,
@@ -44,15 +53,17 @@ from lakewright.metadata.file_groups import (
     RECORD_INDEX,
     SECONDARY_PREFIX,
 )
-from lakewright.metadata.index_changes import IndexChange, IndexChanges, Indexing
+from lakewright.metadata.index_changes import EncodedChange, IndexChange, IndexChanges, Indexing
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
 from lakewright.metadata.wrapping import wrapper_of
 from lakewright.storage.base import Storage
 
 __all__ = [
+    "Looking",
     "filter_records",
     "indexing_of",
+    "looking_here",
     "secondary_definition",
     "secondary_definitions",
     "statistics_changes",
@@ -62,33 +73,67 @@ __all__ = [
 _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
 
+Looking = Callable[[str, Entries, Snapshot, str, list[GroupChange]], IndexChange | EncodedChange]
+"""Tells the change of an index of records: by its name and entries, from the snapshot before a
+write, the time of that, and the file groups to look at."""
+
+
+def looking_here(registry: MergerRegistry) -> Looking:
+    """Looks at the file groups in this process."""
+
+    def look(
+        _: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]
+    ) -> IndexChange:
+        after = snapshot_after(before, instant)
+        return GroupLook.at(before, after, entries, registry).change(groups)
+
+    return look
+
+
 def indexing_of(
     snapshot: Snapshot,
     instant: str,
     content: CommitMetadata,
     schema: pa.Schema,
-    registry: MergerRegistry,
+    looking: Looking,
 ) -> Indexing:
     """Tells the changes of every index besides `files`; `schema` has the columns of files, meta
     ones too.
 
     `snapshot` is what the write is based on; its files are there.
     """
-    return lambda properties: _changes(
-        replace(snapshot, properties=properties), instant, content, schema, registry
-    )
+
+    def indexing(properties: TableProperties) -> IndexChanges:
+        now = replace(snapshot, properties=properties)
+        return {
+            **_of_records(now, instant, content, looking),
+            **_of_files(now, instant, content, schema),
+        }
+
+    return indexing
 
 
-def _changes(
-    snapshot: Snapshot,
-    instant: str,
-    content: CommitMetadata,
-    schema: pa.Schema,
-    registry: MergerRegistry,
-) -> IndexChanges:
+def _of_records(
+    snapshot: Snapshot, instant: str, content: CommitMetadata, looking: Looking
+) -> dict[str, IndexChange | EncodedChange]:
+    wanted: dict[str, Entries] = {}
+    if RECORD_INDEX in indexes_of(snapshot.properties):
+        wanted[RECORD_INDEX] = entries_of_records(snapshot, instant)
+    for definition in secondary_definitions(snapshot):
+        wanted[definition.name] = entries_of_values(snapshot, definition)
+    changes: dict[str, IndexChange | EncodedChange] = {}
+    for name, entries in wanted.items():
+        groups = changed_groups(snapshot, instant, content, keys_only=entries.keys_only)
+        found = looking(name, entries, snapshot, instant, groups) if groups else IndexChange()
+        changes[name] = found
+    return changes
+
+
+def _of_files(
+    snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
+) -> dict[str, IndexChange]:
     storage, properties = snapshot.storage, snapshot.properties
-    indexes = indexes_of(properties)
-    wanted = indexes & FILE_INDEXES
+    wanted = indexes_of(properties) & FILE_INDEXES
     paths = [
         (partition, stat.path or "")
         for partition, stats in content.partition_to_write_stats.items()
@@ -96,11 +141,6 @@ def _changes(
     ]
     version = properties.version
     changes: dict[str, IndexChange] = {}
-    if RECORD_INDEX in indexes:
-        changes[RECORD_INDEX] = record_changes(snapshot, instant, content, registry)
-    for definition in secondary_definitions(snapshot):
-        name = definition.name
-        changes[name] = secondary_changes(snapshot, instant, content, definition, registry)
     if BLOOM_FILTERS in wanted:
         filters = filter_records(storage, paths, instant=instant, version=version)
         changes[BLOOM_FILTERS] = IndexChange(filters)

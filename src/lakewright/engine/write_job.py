@@ -21,7 +21,12 @@ from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.commit_callback import tell_commit
 from lakewright.engine.file_policies import bloom_policy, log_policy, parquet_policy, sizing_policy
 from lakewright.engine.index_building import build_indexes
-from lakewright.engine.index_records import indexing_of, secondary_definitions
+from lakewright.engine.index_records import (
+    Looking,
+    indexing_of,
+    looking_here,
+    secondary_definitions,
+)
 from lakewright.engine.key_detection import detect_keys
 from lakewright.engine.operations import Operation
 from lakewright.engine.proposal import Proposal, Validator
@@ -72,6 +77,8 @@ class WriteJob:
     guard: Guard | None = None
     registry: MergerRegistry = field(default_factory=MergerRegistry)
     """By which versions of rows meet, where an index has to know what is left of them."""
+    looking: Looking | None = None
+    """What looks at file groups for indexes of records; None: this process."""
 
     @classmethod
     def prepare(
@@ -308,7 +315,11 @@ class BegunWrite:
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)
         indexing = indexing_of(
-            job.snapshot, self.instant, metadata, self.context.schema, job.registry
+            job.snapshot,
+            self.instant,
+            metadata,
+            self.context.schema,
+            job.looking or looking_here(job.registry),
         )
         committed = self._transaction.commit(ready, indexing)
         untold = tell_commit(

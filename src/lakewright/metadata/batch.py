@@ -19,7 +19,7 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.containers import GroupLog
 from lakewright.metadata.file_changes import FileChanges, files_log, written_files
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS
-from lakewright.metadata.index_changes import IndexChanges, group_count, index_logs
+from lakewright.metadata.index_changes import EncodedChange, IndexChanges, group_count, index_logs
 from lakewright.storage.base import Storage
 
 __all__ = [
@@ -92,7 +92,13 @@ def batch_of_files(
     version = properties.version
     files = files_log(changes, instant=instant, version=version)
     logs = [] if files is None else [files]
-    groups = {index: group_count(storage, index) for index in sorted(indexes - {FILES})}
-    for index, number in groups.items():
-        logs += index_logs(index, indexed[index], number, instant=instant, version=version)
+    groups: dict[str, int] = {}
+    for index in sorted(indexes - {FILES}):
+        change = indexed[index]
+        if isinstance(change, EncodedChange):
+            groups[index] = change.groups
+            logs += change.logs
+        else:
+            groups[index] = group_count(storage, index)
+            logs += index_logs(index, change, groups[index], instant=instant, version=version)
     return MetadataBatch(instant, indexes, tuple(logs), groups)

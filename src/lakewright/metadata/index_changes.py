@@ -20,10 +20,12 @@ from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.storage.base import Storage
 
 __all__ = [
+    "EncodedChange",
     "IndexChange",
     "IndexChanges",
     "Indexing",
     "group_count",
+    "group_log",
     "index_logs",
     "nothing_indexed",
 ]
@@ -37,7 +39,16 @@ class IndexChange:
     deleted: pa.BinaryArray = field(default_factory=lambda: pa.array([], pa.binary()))
 
 
-IndexChanges = Mapping[str, IndexChange]
+@dataclass(frozen=True, slots=True)
+class EncodedChange:
+    """Changes of one index as the log files that they are, made elsewhere."""
+
+    groups: int
+    """File groups of the index when they were made."""
+    logs: tuple[GroupLog, ...]
+
+
+IndexChanges = Mapping[str, IndexChange | EncodedChange]
 """Changes by the name of the index."""
 Indexing = Callable[[TableProperties], IndexChanges]
 """Tells what a change means for the indexes that a table has besides `files`."""
@@ -71,10 +82,18 @@ def index_logs(
     records = split_by_group(change.records, groups)
     gone = _split_keys(change.deleted, groups)
     for number, (mine, deleted) in enumerate(zip(records, gone, strict=True)):
-        blocks = log_blocks(mine, deleted, index=index, instant=instant, version=version)
-        content = b"".join(blocks)
-        if content:
-            yield GroupLog(index, number, content, len(mine), len(deleted))
+        log = group_log(index, number, IndexChange(mine, deleted), instant=instant, version=version)
+        if log is not None:
+            yield log
+
+
+def group_log(
+    index: str, number: int, change: IndexChange, *, instant: str, version: TableVersion
+) -> GroupLog | None:
+    """The log file of one file group, whose records are sorted; None if nothing changes there."""
+    records, deleted = change.records, change.deleted
+    content = b"".join(log_blocks(records, deleted, index=index, instant=instant, version=version))
+    return GroupLog(index, number, content, len(records), len(deleted)) if content else None
 
 
 def _split_keys(keys: pa.BinaryArray, groups: int) -> list[pa.BinaryArray]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from lakewright.codec.avro.schema import to_json
 from lakewright.engine.file_policies import bloom_policy, parquet_policy
-from lakewright.engine.index_records import indexing_of
+from lakewright.engine.index_records import indexing_of, looking_here
 from lakewright.engine.runner import InlineRunner, Runner, ThreadRunner
 from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.write_context import WriteContext, WriteToken
@@ -276,7 +276,9 @@ class Compaction:
             operation_type=COMPACTION.operation,
         )
         schema = work.compactor.context.schema
-        indexing = indexing_of(snapshot, execution.instant, metadata, schema, self.registry)
+        indexing = indexing_of(
+            snapshot, execution.instant, metadata, schema, looking_here(self.registry)
+        )
         prepared = Prepared(metadata, snapshot.timeline, rewrites=True)
         committed = execution.commit(prepared, indexing)
         return Compacted(

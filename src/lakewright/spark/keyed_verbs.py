@@ -32,6 +32,7 @@ from lakewright.engine.write_result import WriteResult
 from lakewright.expr import Expr
 from lakewright.runtime.events import Event
 from lakewright.spark.filters import column_of
+from lakewright.spark.index_tasks import looking_on_spark
 from lakewright.spark.keyed_chunks import Keying
 from lakewright.spark.keyed_merge import Clause, Expression, merged
 from lakewright.spark.keyed_rows import Chunk, FileRows, KeptRows, arrow_rows
@@ -213,15 +214,18 @@ class KeyedWrites:
         partial: bool = False,
     ) -> WriteJob:
         validators = how.get("validators", ())
-        return WriteJob.prepare(
+        registry = self.writes.table.registry
+        job = WriteJob.prepare(
             access,
             options,
             operation,
             schema,
             validators=validators,
             partial=partial,
-            registry=self.writes.table.registry,
+            registry=registry,
         )
+        looking = looking_on_spark(self.spark, access, self.writes.ref, registry)
+        return replace(job, looking=looking)
 
     def _writer(self, job: WriteJob) -> SparkKeyedWriter:
         plain = self.writes.table.keyed_writer(job)

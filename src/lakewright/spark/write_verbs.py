@@ -36,6 +36,7 @@ from lakewright.runtime.events import Event, EventHook
 from lakewright.services.after_commit import WriteServices
 from lakewright.spark.compaction_tasks import SparkCompactor
 from lakewright.spark.filters import column_of
+from lakewright.spark.index_tasks import looking_on_spark
 from lakewright.spark.parquet_source import TASKS_PER_CORE, ParquetSource, parquet_source
 from lakewright.spark.write_frame import as_sent, incoming_frame, sent_schema
 from lakewright.spark.write_order import (
@@ -227,7 +228,9 @@ class FrameWrites:
             access = self.access(options, how)
 
             def run(writer: ArrowWriter, source: RowSource) -> WriteResult:
-                job = replace(writer.job, extra=dict(extra or {}), guard=guard)
+                spark = frame.rows.sparkSession
+                looking = looking_on_spark(spark, access, self.ref, self.table.registry)
+                job = replace(writer.job, extra=dict(extra or {}), guard=guard, looking=looking)
                 return verb(SparkWriter(job, frame=frame, ref=self.ref), source)
 
             services = self.services(frame.rows.sparkSession, access, options, stream=stream)
