@@ -38,6 +38,8 @@ from lakewright.txn.heartbeat import HEARTBEAT_FOLDER
 from lakewright.txn.liveness import LifeSigns
 from lakewright.txn.locks.in_process import InProcessLock, Registry
 from lakewright.txn.locks.protocol import LockHolder
+from lakewright.txn.metadata_creation import build_metadata_table
+from lakewright.txn.metadata_indexing import begin_building
 from lakewright.txn.plan_kinds import CLUSTERING, COMPACTION, LOG_COMPACTION, REMOVABLE_KEY
 from lakewright.txn.rollback import schedule_rollback
 from lakewright.txn.transaction import begin
@@ -301,6 +303,20 @@ def test_restores_and_index_builds_are_told(action: str, code: str, command: boo
     clock.advance(2 * TOLERANCE_S)
     finding = one(health(access), code)
     assert finding.severity is Severity.ACTION and (finding.command is not None) == command
+
+
+def test_a_build_of_indexes_is_alive_or_to_be_run_again() -> None:
+    access, clock = table_access()
+    write(access, "g1")
+    build_metadata_table(access)
+    building = begin_building(access, {"record_index": 10}, lambda: None)
+    assert building is not None
+    assert one(health(access), "indexing.alive").severity is Severity.NOTE
+    clock.advance(2 * TOLERANCE_S)
+    finding = one(health(access), "indexing.dead")
+    assert finding.severity is Severity.ACTION
+    uri = access.storage.uri
+    assert finding.command == f"lakewright metadata build {uri} record_index"
 
 
 # ---- the table as a whole ----------------------------------------------------------------------

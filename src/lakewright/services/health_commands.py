@@ -38,6 +38,10 @@ class Commands:
         """Finish a restore."""
         return self._of("restore run")
 
+    def build(self, *indexes: str) -> str:
+        """Build indexes of the metadata table, or the whole of it anew."""
+        return self._of("metadata build", *indexes) if indexes else self._of("metadata rebuild")
+
     def create_savepoint(self, instant: str) -> str:
         """Keep a commit."""
         return self._of("savepoint create", instant)

@@ -15,6 +15,7 @@ from lakewright.format.instant import COMMIT_ACTIONS, State
 from lakewright.services.health import Finding, Severity, span
 from lakewright.services.health_commands import Commands
 from lakewright.services.health_facts import Life, Pending, TableFacts
+from lakewright.txn.metadata_beginnings import INDEXING
 from lakewright.txn.plan_kinds import COMPACTION
 
 __all__ = ["pending_findings"]
@@ -251,6 +252,17 @@ def _other(facts: TableFacts, pending: Pending, commands: Commands) -> Finding:
     if action == "savepoint":
         why = "It was begun and not finished, so it keeps nothing yet; making it again finishes it."
         return Finding(ACTION, "savepoint.pending", why, command=commands.create_savepoint(time))
+    if action == INDEXING and facts.life(pending) is not Life.UNKNOWN:
+        if alive:
+            return Finding(NOTE, "indexing.alive", "Indexes are being built; writers go on.")
+        why = (
+            f"Indexes were to be built, and nobody does. {_silence(facts, pending)} Until they are "
+            "built again everybody writes to them and nobody reads them; nothing after it is "
+            "archived."
+        )
+        return Finding(
+            ACTION, "indexing.dead", why, command=commands.build(*facts.metadata.building)
+        )
     young = facts.age_ms(pending) <= facts.tolerance_ms
     why = f"An {action} of Hudi's is not completed; Hudi executes it. Nothing after it is archived."
     return Finding(NOTE if alive or young else ACTION, f"{action}.pending", why)

@@ -11,6 +11,7 @@ from lakewright.services.archive_plan import Limit, LimitKind
 from lakewright.services.health import Finding, Severity, span
 from lakewright.services.health_commands import Commands
 from lakewright.services.health_facts import TableFacts
+from lakewright.txn.metadata_beginnings import INDEXING
 from lakewright.txn.metadata_gate import MAINTAINED
 from lakewright.txn.plan_kinds import COMPACTION
 
@@ -29,7 +30,7 @@ def upkeep_findings(facts: TableFacts) -> Iterator[Finding]:
     yield from _savepoints(facts, commands)
     yield from _lock(facts)
     yield from _left_over(facts, commands)
-    yield from _metadata(facts)
+    yield from _metadata(facts, commands)
     for instant in facts.timeline.duplicates:
         yield Finding(
             DAMAGE,
@@ -160,15 +161,16 @@ def _left_over(facts: TableFacts, commands: Commands) -> Iterator[Finding]:
 # ---- the metadata table ------------------------------------------------------------------------
 
 
-def _metadata(facts: TableFacts) -> Iterator[Finding]:
+def _metadata(facts: TableFacts, commands: Commands) -> Iterator[Finding]:
     found = facts.metadata
     names = ", ".join((*found.built, *found.building))
-    if found.building:
+    if found.building and not facts.timeline.filter_actions(INDEXING).pending():
         yield Finding(
             ACTION,
             "metadata_table.building",
-            f"Hudi has not finished building {', '.join(found.building)} of the metadata table; "
-            f"let it finish, or drop the metadata table ({DROPPING}).",
+            f"Somebody has not finished building {', '.join(found.building)} of the metadata "
+            "table; everybody writes to it and nobody reads it.",
+            command=commands.build(*found.building),
         )
     if found.untrusted is not None:
         yield Finding(
