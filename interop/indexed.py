@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from interop.hudi import ROOT, Hudi, HudiRefusedError
+from interop.indexed_steps import MORE
 from interop.keyed_steps import Finding, Step
 from interop.proof import Command
 from interop.serviced import EXPLAINED, readers
@@ -157,7 +158,7 @@ COMMAND = Command(
     name="interop.indexed",
     about=__doc__.splitlines()[0],
     make=_tables,
-    steps=tuple(_watched(step) for step in STEPS),
+    steps=tuple(_watched(step) for step in (*STEPS, *MORE)),
     deviations=Path(__file__).with_name("serviced_deviations.toml"),
     explained=EXPLAINED,
     document=ROOT / "docs" / "compatibility-indexes.md",

@@ -20,8 +20,8 @@ from interop.keyed_steps import Finding
 from interop.serviced_ours import EVERY_WRITE
 from interop.serviced_table import ServicedTable, read_by
 from interop.written_steps import CLEAN, COMPACT
+from lakewright.format.cleaned_files import files_of_plan
 from lakewright.format.records import load_cleaner_plan
-from lakewright.services.clean_execution import files_of_plan
 
 Does = Callable[[ServicedTable, Hudi], bool | None]
 
