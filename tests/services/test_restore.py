@@ -441,6 +441,18 @@ def test_what_completed_after_the_savepoint_was_made_goes_though_requested_befor
     assert undone(late, commit, later, to="03", by_completion=False) == ["06"]
 
 
+def test_what_goes_may_not_be_kept_by_a_savepoint_though_requested_before() -> None:
+    late, commit = done("02", "09"), done("03", "04")
+    kept_commit, kept_late = (
+        replace(done("05", made, "savepoint"), requested_time=time)
+        for made, time in (("05", "03"), ("10", "02"))
+    )
+    timeline = Timeline.of([late, commit, kept_commit, kept_late])
+    draft = draft_restore(timeline, "03", by_completion=True, merge_on_read=True)
+    with pytest.raises(ServiceError, match="the savepoints of 02 keep later commits"):
+        refuse_unsafe(timeline, draft, RestoreFacts())
+
+
 def test_compactions_of_merge_on_read_tables_go_by_their_requests() -> None:
     compaction, commit = done("02", "09", "commit"), done("03", "04")
     assert undone(compaction, commit, to="03") == []

@@ -185,14 +185,15 @@ def refuse_unsafe(timeline: Timeline, draft: RestoreDraft, facts: RestoreFacts) 
             context={"to": draft.to, "pending": time, "owner": worker},
             retryable=True,
         )
-    later = sorted(t for t in timeline.savepointed_times if t > draft.to)
+    # A commit that began before may have ended, and been kept, only after the savepoint was made.
+    gone = {i.requested_time for i in draft.undone}
+    later = sorted(t for t in timeline.savepointed_times if t > draft.to or t in gone)
     if later:
         raise _refused(
             draft,
             f"the savepoints of {', '.join(later)} keep later commits",
             "Delete these savepoints first, or restore to the newest.",
         )
-    gone = {i.requested_time for i in draft.undone}
     twice = sorted(i.requested_time for i in timeline.duplicates if i.requested_time in gone)
     late = sorted(gone.intersection(facts.late_rollbacks))
     if twice or late:
