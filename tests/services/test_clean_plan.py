@@ -168,6 +168,12 @@ def _previous(retained: str, last: str = "") -> PreviousClean:
     return PreviousClean(metadata)
 
 
+def test_the_moment_of_a_pending_clean_is_not_gone_behind() -> None:
+    fifteen = [_instant(n) for n in range(15)]
+    assert _retained(_basis(*fifteen, promised=_time(5))) == _time(5)
+    assert _retained(_basis(*fifteen[:12], promised=_time(5))) is None
+
+
 def test_by_commits_the_last_ones_are_retained_and_nothing_if_there_are_no_more() -> None:
     fifteen = [_instant(n) for n in range(15)]
     assert _retained(_basis(*fifteen)) == _time(5)

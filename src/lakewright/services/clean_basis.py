@@ -26,6 +26,7 @@ from lakewright.format.view_inputs import CompletionTimes, load_replaced
 from lakewright.services.clean_plan import CleanBasis, PreviousClean
 from lakewright.services.clean_selection import Protection
 from lakewright.services.full_scans import full_scan_demands
+from lakewright.services.needed_files import planned_clean
 from lakewright.services.planned_files import (
     PlannedFiles,
     files_of_clustering,
@@ -74,6 +75,7 @@ def load_basis(access: Access, properties: TableProperties) -> CleanBasis:
         completion_time_of=CompletionTimes(storage, properties, timeline),
         merge_on_read=properties.is_merge_on_read,
         previous=previous_clean(storage, properties, timeline),
+        promised=_promised(access, properties, timeline),
         protection=Protection(
             savepointed=_savepointed(access, properties, timeline),
             planned={p: frozenset(names) for p, names in plans.names.items()},
@@ -169,6 +171,14 @@ def previous_clean(
     last = timeline.last_clean()
     record = None if last is None else load_record(storage, properties, last)
     return PreviousClean(record) if isinstance(record, CleanMetadata) else None
+
+
+def _promised(access: Access, properties: TableProperties, timeline: Timeline) -> str:
+    """The latest moment that a pending clean retains; empty if none says one."""
+    pending = timeline.filter_actions("clean").pending()
+    plans = (planned_clean(access, properties, clean) for clean in pending)
+    moments = (plan.earliest_instant_to_retain for plan in plans if plan is not None)
+    return max((m.timestamp or "" for m in moments if m is not None), default="")
 
 
 def _savepointed(

@@ -88,6 +88,8 @@ class CleanBasis:
     completion_time_of: CompletionTimeOf
     merge_on_read: bool = True
     previous: PreviousClean | None = None
+    promised: str = ""
+    """The latest moment that a pending clean retains: what is older goes, whoever executes it."""
     protection: Protection = field(default_factory=Protection)
     pending_compactions: Mapping[FileGroupId, str] = field(default_factory=dict)
     replaced: Mapping[FileGroupId, str] = field(default_factory=dict)
@@ -133,7 +135,8 @@ def is_due(basis: CleanBasis, options: CleanOptions) -> bool:
 def instant_to_retain(basis: CleanBasis, options: CleanOptions) -> Instant | None:
     """The earliest instant whose state of the table stays readable; None if nothing is old enough.
 
-    None also where it would lie before the one of the previous clean.
+    None also where it would lie before the one of the previous clean, or of a pending one: commits
+    that were taken back meanwhile do not bring back what these delete.
     """
     if options.by_versions:
         return None
@@ -148,7 +151,7 @@ def instant_to_retain(basis: CleanBasis, options: CleanOptions) -> Instant | Non
         return None
     before = basis.previous.retained if basis.previous is not None else ""
     found = _capped(completed, found, before, options.max_commits_to_clean)
-    return found if found.requested_time >= before else None
+    return found if found.requested_time >= max(before, basis.promised) else None
 
 
 def _by_commits(
