@@ -40,7 +40,7 @@ from interop.service_tables import TOLERANCE_S
 
 LOOK_S = 0.02
 WRITES_MIN = 2
-STUCK_S = 120.0
+STUCK_S = 60.0
 """How long after the signal everything must be over: the tolerance, and work on a busy machine."""
 START_S = 300.0
 """How long a session of Spark may take to start, and a slow victim to come to its end."""
