@@ -94,7 +94,8 @@ def hudi(spark: Callable[[], Any], asked: dict[str, Any]) -> Any:
     elif asked["do"] == "clean":
         name = f"cleaned_{next(numbers)}"
         spark().sql(f"create table {name} using hudi location '{path}'")
-        options = listed({**told, **cleaning(asked)})
+        older = {"hoodie.cleaner.commits.retained": asked["retained"]}  # its name until 0.15
+        options = listed({**told, **cleaning(asked), **older})
         spark().sql(f"call run_clean(table => '{name}', options => '{options}')").collect()
         return planned_after(path, began)
     else:
