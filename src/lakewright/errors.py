@@ -20,6 +20,7 @@ __all__ = [
     "FencedError",
     "FilterError",
     "FormatError",
+    "IndexesChangedError",
     "InputError",
     "InstantNotFoundError",
     "LakewrightError",
