@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import lakewright as lw
 from lakewright.cli.app import app
+from lakewright.errors import InputError
 from tests.corpus import committed_tables
 
 TABLE = next(t for t in committed_tables() if t.name == "v9_mor_metadata_indexes")
@@ -100,3 +101,18 @@ def test_drop_removes_the_claim_and_the_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "t/.hoodie/metadata").exists()
     assert made.scan().count() == 1
     run("metadata", "drop", made.uri, code=3)
+
+
+def test_build_adds_an_index_and_refuses_names_that_it_does_not_know(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string())])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"])
+    made.append(pa.table({"id": ["a"]}), options={"hoodie.metadata.enable": "true"})
+    before = made.properties.metadata_partitions
+    for command in (["build", made.uri, "recrod_index"], ["rebuild", made.uri, "--index", "x"]):
+        refused = runner.invoke(app, ["metadata", *command]).exception
+        assert isinstance(refused, InputError) and "record_index" in (refused.hint or "")
+    assert made.properties.metadata_partitions == before
+    told = json.loads(run("metadata", "build", made.uri, "record_index", "--json"))
+    assert told == {"indexes": ["record_index"], "left_out": []}
+    run("metadata", "build", made.uri, "record_index", code=3)
+    run("metadata", "verify", made.uri)

@@ -58,6 +58,8 @@ def test_beginnings_have_the_times_that_hudi_gives_them() -> None:
     assert first_instant(six, done, [f"{T1}010"]) == f"{T1}011"
     assert first_instant(eight, done) == "00000000000000000"
     assert first_instant(eight, done, ["00000000000000000"]) == "00000000000000001"
+    assert first_instant(eight, done, ["00000000000000003", T1]) == "00000000000000004"
+    assert first_instant(six, done, [f"{T1}001"]) == f"{T1}010"
     assert all(map(is_beginning, (f"{T1}010", "00000000000000001")))
     assert not any(map(is_beginning, (T1, f"{T1}001", f"{T1}006")))
 

@@ -26,13 +26,15 @@ from lakewright.engine.options import ReadOptions
 from lakewright.engine.record_changes import record_locations_of, secondary_column
 from lakewright.engine.slice_keys import slice_rows
 from lakewright.engine.snapshot import Snapshot
+from lakewright.errors import InputError
 from lakewright.format.table_schema import with_meta_columns, without_meta_columns
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import NewIndex, committed_files
-from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.definitions import IndexDefinition, load_definitions
 from lakewright.metadata.file_groups import (
     BLOOM_FILTERS,
     COLUMN_STATS,
+    FILES,
     PARTITION_STATS,
     RECORD_INDEX,
     SECONDARY_PREFIX,
@@ -48,6 +50,8 @@ from lakewright.txn.metadata_creation import Listing
 __all__ = ["FirstRecords", "statistics_columns"]
 
 COLUMNS_MOST: Final = 32
+_BUILT: Final = (BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX)
+_LOGGED_ROW_BYTES: Final = 64
 GROUPS: Final = 2
 FILTER_GROUPS: Final = 4
 _META: Final = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
@@ -73,6 +77,20 @@ class FirstRecords:
             found += sorted(n for n in wanted if n.startswith(SECONDARY_PREFIX))
         return found
 
+    def refuse_unknown(self, wanted: Collection[str]) -> None:
+        """`InputError` for names that no index of this table could have."""
+        known = {FILES, PARTITION_STATS, *_BUILT}
+        defined = load_definitions(self.snapshot.storage, self.snapshot.properties)
+        known.update(name for name in defined if name.startswith(SECONDARY_PREFIX))
+        unknown = sorted({*wanted} - known)
+        if unknown:
+            raise InputError(
+                f"No such index: {', '.join(unknown)}.",
+                hint=f"Known here: {', '.join(sorted(known))}. A secondary index must be defined "
+                "first, by Hudi's CREATE INDEX.",
+                context={"table": self.snapshot.storage.uri},
+            )
+
     def groups(self, names: Collection[str]) -> dict[str, int]:
         """How many file groups indexes get, for as long as they live."""
         fixed = {BLOOM_FILTERS: FILTER_GROUPS, COLUMN_STATS: GROUPS, PARTITION_STATS: 1}
@@ -95,12 +113,11 @@ class FirstRecords:
         return found
 
     def _rows(self) -> int:
-        """About how many rows there are: those of base files, and where there is only a log as many
-        as a byte of it could tell at most."""
+        """About how many rows there are: those of base files; what has only logs is guessed."""
         found = 0
         for slice_ in self.snapshot.live_slices():
             if slice_.base is None:
-                found += sum(log.size for log in slice_.logs) // 64
+                found += sum(log.size for log in slice_.logs) // _LOGGED_ROW_BYTES
                 continue
             with self.snapshot.storage.open_input(slice_.base.path) as source:
                 found += ParquetFooter.read(source, slice_.base.path).num_rows

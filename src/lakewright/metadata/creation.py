@@ -25,6 +25,7 @@ __all__ = ["NewIndex", "committed_files", "first_instant", "is_beginning", "meta
 _FIRST: Final = "00000000000000"
 _FIRST_SUFFIX: Final = 10
 """Version 6 numbers the beginnings of indexes from here, behind the time of the last commit."""
+_SUFFIX_DIGITS: Final = 3
 _DIGITS: Final = 17
 _CLASSES: Final = "org.apache.hudi.metadata."
 
@@ -73,17 +74,14 @@ def metadata_properties(data: TableProperties) -> TableProperties:
 
 
 def first_instant(data: TableProperties, timeline: Timeline, taken: Iterable[str] = ()) -> str:
-    """The time of the next beginning of an index; `taken` are those of the others."""
-    known, number = set(taken), 0
-    while True:
-        if data.version.metadata_operation_suffixes:
-            base = _latest(timeline) or _FIRST
-            found = f"{base}{_FIRST_SUFFIX + number:03d}"
-        else:
-            found = f"{_FIRST}{number:03d}"
-        if found not in known:
-            return found
-        number += 1
+    """The time of the next beginning of an index, later than those of `taken`: what a process that
+    only stood still writes into its own file groups is older."""
+    base, first = _FIRST, 0
+    if data.version.metadata_operation_suffixes:
+        base, first = _latest(timeline) or _FIRST, _FIRST_SUFFIX
+    suffixes = [time[len(base) :] for time in taken if time.startswith(base)]
+    numbers = [int(suffix) for suffix in suffixes if len(suffix) == _SUFFIX_DIGITS]
+    return f"{base}{max([first, *(number + 1 for number in numbers)]):0{_SUFFIX_DIGITS}d}"
 
 
 def is_beginning(instant: str) -> bool:

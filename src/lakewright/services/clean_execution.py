@@ -9,13 +9,12 @@ nobody lists. Otherwise it stays, as an empty partition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
 from lakewright.errors import (
     FencedError,
-    IndexesChangedError,
     NotFoundError,
 )
 from lakewright.format.cleaned_files import files_of_plan
@@ -40,7 +39,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.fence import open_fence, remove_fence
 from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.liveness import is_alive
-from lakewright.txn.metadata_commit import publish_metadata
+from lakewright.txn.metadata_commit import publish_metadata, until_indexes_agree
 from lakewright.txn.metadata_gate import pass_metadata_gate
 from lakewright.txn.recovery import INGESTION
 from lakewright.txn.states import InstantFiles
@@ -52,7 +51,6 @@ CLEAN: Final = "clean"
 DELETES_TOLD_TOGETHER: Final = 256
 """So many files go, several at a time, before what went is told."""
 _METADATA_VERSION: Final = 2
-_INDEXES_CHANGE_MOST: Final = 3
 
 
 def execute_clean(access: Access, instant: str) -> CleanMetadata | None:
@@ -223,12 +221,12 @@ def _finish(
     access: Access, done: _Done, heartbeat: Heartbeat, before: Timeline, empty: list[str]
 ) -> CleanMetadata | None:
     """Complete the clean; None if another process has. Again, if the table got other indexes."""
-    for _ in range(_INDEXES_CHANGE_MOST):
-        with suppress(IndexesChangedError):
-            indexed = _taken_back(access, done.instant, done.files)
-            return _complete(access, done, indexed, heartbeat, before, empty)
-    indexed = _taken_back(access, done.instant, done.files)
-    return _complete(access, done, indexed, heartbeat, before, empty)
+
+    def attempt() -> CleanMetadata | None:
+        indexed = _taken_back(access, done.instant, done.files)
+        return _complete(access, done, indexed, heartbeat, before, empty)
+
+    return until_indexes_agree(attempt)
 
 
 def _complete(

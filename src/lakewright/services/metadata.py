@@ -7,9 +7,10 @@ a clean may have taken files that were to be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+from lakewright.engine.first_records import FirstRecords
 from lakewright.engine.index_building import build_beside_writers
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
@@ -109,6 +110,7 @@ class MetadataService:
         By default it gets the indexes that it had, as far as they are built here. Whoever writes
         between the two steps writes a table without metadata table, which is then listed.
         """
+        self._refuse_unknown(indexes)
         access = self.access()
         had = access.properties().metadata_partitions
         wanted = frozenset(indexes or had)
@@ -122,6 +124,7 @@ class MetadataService:
 
         >>> table.metadata.build("record_index", "column_stats")  # doctest: +SKIP
         """
+        self._refuse_unknown(indexes)
         access = self.access()
         before = frozenset(access.properties().metadata_partitions)
         build_beside_writers(access, indexes, self.registry)
@@ -130,3 +133,7 @@ class MetadataService:
             tuple(index for index in now if index not in before),
             tuple(sorted({*indexes}.difference(now))),
         )
+
+    def _refuse_unknown(self, indexes: Collection[str]) -> None:
+        now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
+        FirstRecords(now, self.registry).refuse_unknown(indexes)

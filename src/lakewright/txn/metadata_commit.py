@@ -8,9 +8,10 @@ same time: some records add up, and must not be there twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from lakewright.errors import IndexesChangedError, MetadataTableError
 from lakewright.format.file_names import LogFileName, parse_data_file
@@ -31,11 +32,22 @@ from lakewright.txn.metadata_stats import NOTHING_WRITTEN
 from lakewright.txn.metadata_store import MetadataStore, open_store
 from lakewright.txn.metadata_undo import DELTA_COMMIT, cleared
 
-__all__ = ["publish_metadata"]
+__all__ = ["publish_metadata", "until_indexes_agree"]
 
 OPERATION: Final = "UPSERT_PREPPED"
 STAGES: Final = 1 << 30
 """Stages of write tokens are drawn at random, so that no two attempts give a file the same name."""
+_INDEXES_CHANGE_MOST: Final = 3
+T = TypeVar("T")
+
+
+def until_indexes_agree(attempt: Callable[[], T]) -> T:
+    """Attempt a publication again, a few times, if the table got other indexes since its batch was
+    made; `attempt` makes a new one each time."""
+    for _ in range(_INDEXES_CHANGE_MOST):
+        with suppress(IndexesChangedError):
+            return attempt()
+    return attempt()
 
 
 def publish_metadata(

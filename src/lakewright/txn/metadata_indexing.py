@@ -86,7 +86,8 @@ def begin_building(
         _forget_dead(access, lease, properties, timeline)
         wanted = {name: number for name, number in groups.items() if name not in present}
         if not wanted:
-            claim(access, built=present)
+            if properties.metadata_partitions_inflight:
+                claim(access, built=present)
             return None
         instant = next_time(timeline, properties, access.clock)
         lease.check()

@@ -20,7 +20,6 @@ from lakewright.codec.avro.schema import parse_schema
 from lakewright.errors import (
     ConflictError,
     FencedError,
-    IndexesChangedError,
     LakewrightError,
     OutcomeUnknownError,
     StorageError,
@@ -62,7 +61,7 @@ from lakewright.txn.heartbeat import Heartbeat
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.mark import marked
 from lakewright.txn.markers import MarkerType, delete_markers, read_markers
-from lakewright.txn.metadata_commit import publish_metadata
+from lakewright.txn.metadata_commit import publish_metadata, until_indexes_agree
 from lakewright.txn.recovery import roll_back, roll_back_failed, sweep_traces
 from lakewright.txn.restoring import refuse_restore
 from lakewright.txn.rollback import ROLLBACK, pending_rollbacks, rollbacks_by_target
@@ -72,7 +71,6 @@ __all__ = ["Committed", "Prepared", "Transaction", "begin"]
 
 TIME_TRIES: Final = 20
 """How often another process may have taken the same time without the lock."""
-_INDEXES_CHANGE_MOST: Final = 3
 """How often a write is told anew what it means for indexes."""
 SCHEMA_KEY: Final = "schema"
 """Where a commit tells its columns."""
@@ -259,17 +257,11 @@ class Transaction:
         Raises `WriteConflictError` or `FencedError` (both retryable as a whole new write) and
         leaves the write pending then, to be aborted.
         """
-        properties = self._properties
-        for _ in range(_INDEXES_CHANGE_MOST):
-            with suppress(IndexesChangedError):
-                return self._commit(prepared, self._batch(prepared, properties, indexing))
-            properties = self._access.properties()
-        return self._commit(prepared, self._batch(prepared, properties, indexing))
+        return until_indexes_agree(lambda: self._commit(prepared, self._batch(prepared, indexing)))
 
-    def _batch(
-        self, prepared: Prepared, properties: TableProperties, indexing: Indexing
-    ) -> MetadataBatch:
+    def _batch(self, prepared: Prepared, indexing: Indexing) -> MetadataBatch:
         storage, content = self._access.storage, prepared.metadata
+        properties = self._access.properties()
         return batch_of_commit(storage, properties, self.instant, content, indexing(properties))
 
     def _commit(self, prepared: Prepared, metadata: MetadataBatch) -> Committed:
