@@ -180,14 +180,7 @@ def task(params: dict[str, Any]) -> Callable[[], object]:
     """One slice, as a task compacts it."""
     service = _compaction(params)
     folder = Path(params["path"])
-    base = pq.ParquetFile(next(folder.glob("*.parquet")))
-    group = max(base.read_row_group(n).nbytes for n in range(base.num_row_groups))
-    logs = sum(
-        stored_rows(read_blocks(log.read_bytes(), path=log.name)).nbytes
-        for log in folder.glob(".*.log.*")
-        if not log.name.endswith(".crc")
-    )
-    said: dict[str, int] = {"row_group": group, "log": logs}
+    said: dict[str, int] = {}
 
     def compactor(access: Access, work: SliceWork) -> Sequence[WriteStat]:
         slices = replace(work.compactor, merge_memory=params["merge_memory"])
@@ -206,7 +199,16 @@ def task(params: dict[str, Any]) -> Callable[[], object]:
         return stats
 
     def call() -> object:
+        [base] = folder.glob("*.parquet")
         replace(service, compactor=compactor).run()
+        # Afterwards: an allocator that keeps what this used would give it to the task.
+        file = pq.ParquetFile(base)
+        said["row_group"] = max(file.read_row_group(n).nbytes for n in range(file.num_row_groups))
+        said["log"] = sum(
+            stored_rows(read_blocks(log.read_bytes(), path=log.name)).nbytes
+            for log in folder.glob(".*.log.*")
+            if not log.name.endswith(".crc")
+        )
         return said
 
     return call

@@ -7,7 +7,7 @@ group of the index, in memory up to a budget and in scratch files beyond it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,9 +46,10 @@ def slice_rows(
     registry: MergerRegistry,
     *,
     column: str | None = None,
+    slices: Iterable[FileSlice] | None = None,
     on_event: EventHook = ignore_events,
 ) -> Iterator[KeyedRows]:
-    """All rows of the snapshot; `column` is a (dotted) name."""
+    """All rows of the snapshot, or those of some slices; `column` is a (dotted) name."""
     populated = snapshot.properties.populate_meta_fields
     spec = KeySpec.from_properties(snapshot.properties)
     fields = [RECORD_KEY_COLUMN] if populated else list(spec.record_key_fields)
@@ -57,7 +58,7 @@ def slice_rows(
     schema = snapshot.schema.arrow
     names = dict.fromkeys(f if f in schema.names else f.split(".")[0] for f in fields)
     reader = SliceReader(snapshot, tuple(names), None, options, registry, on_event=on_event)
-    for slice_ in snapshot.live_slices():
+    for slice_ in snapshot.live_slices() if slices is None else slices:
         for batch in reader.read(ScanTask(slice_)):
             keys = batch.column(RECORD_KEY_COLUMN) if populated else record_keys(batch, spec)
             values = None if column is None else column_at(batch, column)

@@ -46,6 +46,8 @@ HERE_FILES = 64
 """Base files of so many bytes, and so many of them, are looked at by the driver."""
 LOOKUPS_KEPT = 2
 ANSWER_SCHEMA = "answer binary, error binary"
+_InLogs = tuple[int, bytes, FileSlice, bool]
+"""A question's number, its keys, its slice, and whether that is asked for whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,14 +81,14 @@ class SparkPlanner(KeyedPlanner):
     def _in_logs(
         self, incoming: IncomingRows, questions: Sequence[LogQuestion], runner: Runner
     ) -> Iterator[Hits]:
-        sizes = [_bytes(replace(question.slice_, base=None)) for question in questions]
+        sizes = [_bytes(q.slice_ if q.whole else replace(q.slice_, base=None)) for q in questions]
         if sum(sizes) <= HERE_BYTES:
             yield from KeyedPlanner._in_logs(self, incoming, questions, runner)  # noqa: SLF001 - its own
             return
         work = _LogLookups(PinnedSnapshot.of(self.job.snapshot, self.ref), self.registry)
         sent = [
-            (n, _packed_keys(incoming.keys.take(pa.array(question.codes))), question.slice_)
-            for n, question in enumerate(questions)
+            (n, _packed_keys(incoming.keys.take(pa.array(q.codes))), q.slice_, q.whole)
+            for n, q in enumerate(questions)
         ]
         for n, found in self._answers(work, self._spread(sent, sizes)):
             yield questions[n].hits(found)
@@ -214,13 +216,13 @@ class _LogLookups:
     snapshot: PinnedSnapshot
     registry: MergerRegistry
 
-    def open(self) -> Callable[[tuple[int, bytes, FileSlice]], Iterator[tuple[int, Int64s]]]:
-        """What looks for keys in the logs of a slice."""
+    def open(self) -> Callable[[_InLogs], Iterator[tuple[int, Int64s]]]:
+        """What looks for keys in the logs of a slice, or in all of it."""
         lookup = LogLookup(self.snapshot.open(), self.registry)
 
-        def look(question: tuple[int, bytes, FileSlice]) -> Iterator[tuple[int, Int64s]]:
-            number, keys, slice_ = question
-            yield number, lookup.living(decoded(keys).column(0), slice_)
+        def look(question: _InLogs) -> Iterator[tuple[int, Int64s]]:
+            number, keys, slice_, whole = question
+            yield number, lookup.answer(decoded(keys).column(0), slice_, whole=whole)
 
         return look
 

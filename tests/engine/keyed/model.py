@@ -146,8 +146,11 @@ class Model:
         return sorted(found, key=repr)
 
     def places_of(self, key: str) -> list[Place]:
-        """Where base files, or any files, have a key."""
-        return [place for place in self.cells if place[1] == key]
+        """Where an index finds a key: in base files, or in any; a record index forgets deletes."""
+        found = [place for place in self.cells if place[1] == key]
+        if self.shape.index == "RECORD_INDEX":
+            found = [place for place in found if self.seen(place) is not None]
+        return found
 
     def path(self, row: Mapping[str, Any]) -> str:
         """The partition of a row."""
@@ -233,7 +236,7 @@ class Model:
         if self.shape.is_bucket and self.shape.type == "mor":
             self._to_bucket_log(place, version, buckets[place], counts)
             return
-        hits = [place] if place in self.cells else []
+        hits = [found for found in self.places_of(place[1]) if found == place]
         if self.shape.is_global and not version.empty:
             hits = self.places_of(place[1])
             if self.shape.moves and any(found != place for found in hits):

@@ -1,4 +1,5 @@
-"""Finding record keys in the logs of file slices, for slices whose base files do not tell all.
+"""Finding record keys in the logs of file slices, for slices whose base files do not tell all, and
+in whole slices, where logs may have deleted what base files have.
 
 The logs are reduced as a reader would, so that a key counts only if its last version lives. Memory
 is that of the logs, up to a budget above which they wait in scratch files.
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from lakewright.engine.keyed.lookup import Hits
 from lakewright.engine.options import ReadOptions
+from lakewright.engine.slice_keys import slice_rows
 from lakewright.engine.slice_reader import SliceReader
 from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.write_context import RECORD_KEY
@@ -35,6 +37,8 @@ class LogQuestion:
     """Of the file group."""
     codes: Int64s
     slice_: FileSlice
+    whole: bool = False
+    """Whether the slice's rows are asked for, not those of its logs alone."""
 
     def hits(self, found: Int64s) -> Hits:
         """The places of those of the keys that were found."""
@@ -64,3 +68,16 @@ class LogLookup:
                 codes = wanted.locate(rows.column(RECORD_KEY))
                 found[codes[codes >= 0]] = True
         return np.flatnonzero(found)
+
+    def living_in_slice(self, keys: pa.Array, slice_: FileSlice) -> Int64s:
+        """Which of the distinct keys have a living row in a slice."""
+        found = np.zeros(len(keys), dtype=np.bool_)
+        wanted = KeyIndex(keys)
+        for rows in slice_rows(self.snapshot, ReadOptions(), self.registry, slices=[slice_]):
+            codes = wanted.locate(rows.keys)
+            found[codes[codes >= 0]] = True
+        return np.flatnonzero(found)
+
+    def answer(self, keys: pa.Array, slice_: FileSlice, *, whole: bool) -> Int64s:
+        """Which of the keys a question finds."""
+        return self.living_in_slice(keys, slice_) if whole else self.living(keys, slice_)

@@ -25,6 +25,7 @@ from lakewright.engine.keyed.insert_guard import (
     all_of,
 )
 from lakewright.engine.keyed.late_logs import LateLogs
+from lakewright.engine.keyed.living_places import living_places
 from lakewright.engine.keyed.log_lookup import LogLookup, LogQuestion
 from lakewright.engine.keyed.lookup import Hits, Int32s
 from lakewright.engine.keyed.moves import Moves, moved_hits
@@ -120,6 +121,7 @@ class KeyedPlanner:
         if places is not None and np.setdiff1d(np.flatnonzero(places >= 0), hits.codes).size:
             # The index names places where keys are not: they may be anywhere.
             hits = self._found(incoming, files, groups, runner, None)
+        hits = self._living(incoming, hits, groups, runner)
         stay, leaving, lost = hits, None, np.zeros(len(incoming), dtype=np.bool_)
         unmoved: GroupGuard | None = None
         if index.is_global and job.options.moves_partition:
@@ -229,9 +231,23 @@ class KeyedPlanner:
 
         def answer(question: LogQuestion) -> Iterator[Hits]:
             keys = incoming.keys.take(pa.array(question.codes))
-            yield question.hits(lookup.living(keys, question.slice_))
+            yield question.hits(lookup.answer(keys, question.slice_, whole=question.whole))
 
         return runner.stream(questions, answer)
+
+    def _living(
+        self, incoming: IncomingRows, hits: Hits, groups: Sequence[_Group], runner: Runner
+    ) -> Hits:
+        """Without places of deleted rows whose keys are elsewhere too."""
+        scopes: Int32s | None = None
+        if self.index.is_global and self.job.options.moves_partition:
+            _, numbers = np.unique([g.slice_.group.partition for g in groups], return_inverse=True)
+            scopes = numbers.astype(np.int32)
+
+        def ask(questions: Sequence[LogQuestion]) -> Hits:
+            return Hits.joined(list(self._in_logs(incoming, questions, runner)))
+
+        return living_places(hits, [group.merged for group in groups], ask, scopes=scopes)
 
     @property
     def _key_spec(self) -> KeySpec | None:

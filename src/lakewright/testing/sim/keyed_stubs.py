@@ -140,8 +140,12 @@ class _LogLookup:
 
     def living(self, keys: pa.Array, slice_: FileSlice) -> Int64s:
         """Which of the keys live in the logs."""
-        snapshot, logs = self.snapshot, replace(slice_, base=None)
-        there = _slice_rows(snapshot.storage, snapshot.properties, snapshot.timeline, logs)
+        return self.answer(keys, slice_, whole=False)
+
+    def answer(self, keys: pa.Array, slice_: FileSlice, *, whole: bool) -> Int64s:
+        """Which of the keys live in the slice, or in its logs."""
+        snapshot, asked = self.snapshot, slice_ if whole else replace(slice_, base=None)
+        there = _slice_rows(snapshot.storage, snapshot.properties, snapshot.timeline, asked)
         found = [code for code, key in enumerate(keys.to_pylist()) if key in there]
         return np.array(found, np.int64)
 
