@@ -8,8 +8,6 @@ files, statistics of columns and a record index.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.contest import Sample, median, record
@@ -32,7 +30,7 @@ from bench.keyed import (
     rows,
 )
 from bench.processes import ROOT, Contender, WarmProcess, warm
-from bench.report import Report
+from bench.report import measure_parts
 from bench.run import table_row
 from lakewright import Table
 from lakewright.metadata.verification import Difference
@@ -147,33 +145,14 @@ def _begun(process: WarmProcess, c: Contender, one: Work) -> Sample:
 
 
 PARTS = {"overhead": overhead, "changes": changes, "beginning": beginning}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the asked parts and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=list(PARTS))
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--small", action="store_true", help="a trial with few rows")
-    args = parser.parse_args(arguments)
-    repeat = 1 if args.small else args.repeat
-    report = Report("metadata_writing")
-    for part in args.parts or PARTS:
-        print(f"… {part}", flush=True)
-        lines = PARTS[part](SMALL if args.small else Sizes(), repeat)
-        print("\n".join(lines), flush=True)
-        if repeat > 1:
-            report.keep(part, lines)
-    head = [
-        "# Benchmarks: keeping the metadata table right",
-        "",
-        "Medians of interleaved runs, warm processes on 2 cores (`local[2]` and equal heaps on "
-        "Spark); made by `make bench-metadata-writing`.",
-        "",
-    ]
-    if repeat > 1:
-        report.write(head, PARTS)
+DOCUMENT = [
+    "# Benchmarks: keeping the metadata table right",
+    "",
+    "Medians of interleaved runs, warm processes on 2 cores (`local[2]` and equal heaps on "
+    "Spark); made by `make bench-metadata-writing`.",
+    "",
+]
 
 
 if __name__ == "__main__":
-    main()
+    measure_parts("metadata_writing", DOCUMENT, PARTS, Sizes(), SMALL, about=__doc__)

@@ -5,12 +5,16 @@ Every part is stored as it was measured last, so that one of them can be measure
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from bench.contest import RESULTS
 
-__all__ = ["Report"]
+__all__ = ["Report", "measure_parts"]
+
+S = TypeVar("S")
 
 
 class Report:
@@ -32,3 +36,31 @@ class Report:
         """Write the document: the head, then all stored parts in this order."""
         body = [line for part in order for line in self._parts.get(part, ())]
         self._document.write_text("\n".join([*head, *body]))
+
+
+def measure_parts(
+    name: str,
+    head: Sequence[str],
+    parts: Mapping[str, Callable[[S, int], list[str]]],
+    sizes: S,
+    small: S,
+    *,
+    about: str,
+) -> None:
+    """The command of a benchmark: measure the asked parts and write the report; of a trial with
+    small tables nothing is kept."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=list(parts))
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--small", action="store_true", help="a trial with small tables")
+    args = parser.parse_args()
+    repeat = 1 if args.small else args.repeat
+    report = Report(name)
+    for part in args.parts:
+        print(f"… {part}", flush=True)
+        lines = parts[part](small if args.small else sizes, repeat)
+        print("\n".join(lines), flush=True)
+        if repeat > 1:
+            report.keep(part, lines)
+    if repeat > 1:
+        report.write(head, parts)

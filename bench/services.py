@@ -8,7 +8,6 @@ out is in the time. Contenders on Spark have `local[2]` and the same heap; their
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from bench.contest import RESULTS, Sample, contest, median, record
 from bench.keyed import CODEC, HUDI10, HUDI12, OURS4, OURS35, PLAIN, came_out, copied
 from bench.plots import plot_bars
 from bench.processes import ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
-from bench.report import Report
+from bench.report import measure_parts
 from bench.run import table_row
 from bench.service_tables import LongTimeline, ManyFiles, Merging, linked
 from lakewright import Table
@@ -378,35 +377,16 @@ class Sizes:
 
 SMALL = Sizes(20_000, 4_000, 20_000, (4_000,), (1 << 30, 1 << 20), 4_000, 200)
 PARTS = {"compaction": compaction, "memory": memory, "clean": clean, "archive": archive}
-
-
-def main() -> None:
-    """Run the asked parts and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=list(PARTS))
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--small", action="store_true", help="a trial with small tables")
-    args = parser.parse_args()
-    repeat = 1 if args.small else args.repeat
-    report = Report("services")
-    for part in args.parts or PARTS:
-        print(f"… {part}", flush=True)
-        lines = PARTS[part](SMALL if args.small else Sizes(), repeat)
-        print("\n".join(lines), flush=True)
-        if repeat > 1:
-            report.keep(part, lines)
-    head = [
-        "# Benchmarks: table services",
-        "",
-        "Medians of one interleaved run, warm processes on 2 cores (`local[2]` and equal heaps on "
-        "Spark); made by `make bench-services`. What came out was compared before anything was "
-        "timed. CPU and RSS (peak) are those of the process tree: the JVM, the driver and the "
-        "Python workers.",
-        "",
-    ]
-    if repeat > 1:
-        report.write(head, PARTS)
+DOCUMENT = [
+    "# Benchmarks: table services",
+    "",
+    "Medians of one interleaved run, warm processes on 2 cores (`local[2]` and equal heaps on "
+    "Spark); made by `make bench-services`. What came out was compared before anything was "
+    "timed. CPU and RSS (peak) are those of the process tree: the JVM, the driver and the "
+    "Python workers.",
+    "",
+]
 
 
 if __name__ == "__main__":
-    main()
+    measure_parts("services", DOCUMENT, PARTS, Sizes(), SMALL, about=__doc__)
