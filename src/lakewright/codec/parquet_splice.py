@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lakewright.codec.parquet import ParquetFile
 from lakewright.codec.parquet_footer import MAGIC
 from lakewright.codec.thrift import CompactReader, Field, Fields, Items, Kind, struct_bytes
 
-__all__ = ["Splice"]
+__all__ = ["NewColumns", "Splice"]
 
 _VERSION, _SCHEMA, _ROWS, _GROUPS, _VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION = range(1, 9)
 _COLUMNS, _BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _COMPRESSED, _ORDINAL = range(1, 8)
@@ -32,6 +32,20 @@ _TOLD: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 _LOGICAL: Final = 10
 KNOWN_WRITERS: Final = (b"parquet-cpp-arrow version ", b"parquet-mr version 1.1")
 """Writers whose statistics mean what they say."""
+
+
+class NewColumns(Protocol):
+    """Columns of a row group that come from elsewhere."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a (top) column of this name."""
+
+    def encoded(self, name: str) -> ParquetFile:
+        """A file of one row group with this column alone."""
 
 
 class Splice:
@@ -60,28 +74,28 @@ class Splice:
         group: int,
         *,
         path: str = "",
-        replaced: ParquetFile | None = None,
+        replaced: NewColumns | None = None,
         twins: Mapping[str, str] | None = None,
     ) -> None:
-        """Take a row group, but columns that `replaced` has from its first one.
+        """Take a row group, but columns that `replaced` has from there, one after the other.
 
         `twins` are columns that get the pages of another one of `replaced`. If that has fewer rows
         it must have all columns, or their twins. `path` is that of the source, for errors.
         """
         metadata = source.raw_groups[group]
         begin = self._sink.tell()
-        other = {} if replaced is None else _chunks(replaced.raw_groups[0])
-        same: dict[tuple[bytes, ...], tuple[bytes, ...]] = {
-            (a.encode(),): (b.encode(),) for a, b in (twins or {}).items()
-        }
+        same, held = twins or {}, _Held(replaced, frozenset((twins or {}).values()))
         chunks = []
         for name, chunk in _chunks(metadata).items():
-            if replaced is None or same.get(name, name) not in other:
+            top = name[0].decode()
+            top = same.get(top, top)
+            file = held.file(top)
+            if file is None:
                 chunks.append(self._copied(source, chunk, path))
             else:
-                taken = self._copied(replaced, other[same.get(name, name)], path)
-                chunks.append(_named(taken, name))
-        rows = (metadata if replaced is None else replaced.raw_groups[0])[_GROUP_ROWS].value
+                found = _chunks(file.raw_groups[0])[(top.encode(), *name[1:])]
+                chunks.append(_named(self._copied(file, found, path), name))
+        rows = metadata[_GROUP_ROWS].value if replaced is None else replaced.rows
         sizes = [[c[_METADATA].value[n].value for c in chunks] for n in (_UNCOMPRESSED, _SIZE)]
         self._groups.append(
             {
@@ -122,6 +136,23 @@ class Splice:
             if place in metadata and metadata[place].value > 0:
                 metadata[place] = Field(Kind.I64, metadata[place].value + moved)
         return {_FILE_OFFSET: Field(Kind.I64, 0), _METADATA: Field(Kind.STRUCT, metadata)}
+
+
+class _Held:
+    """Encoded columns, for as long as they are needed: those of `kept` longer than the last."""
+
+    def __init__(self, columns: NewColumns | None, kept: frozenset[str]) -> None:
+        self._columns = columns
+        self._kept = kept
+        self._files: dict[str, ParquetFile] = {}
+
+    def file(self, name: str) -> ParquetFile | None:
+        if self._columns is None or name not in self._columns:
+            return None
+        if name not in self._files:
+            self._files = {n: file for n, file in self._files.items() if n in self._kept}
+            self._files[name] = self._columns.encoded(name)
+        return self._files[name]
 
 
 def _named(chunk: Fields, name: tuple[bytes, ...]) -> dict[int, Field]:

@@ -3,12 +3,14 @@
 `SuccessorSink` is a `ParquetSink` that can also take row groups of the older file, with other
 values in some columns, or some of their rows. Rows that are written meanwhile are encoded in
 memory, a row group at a time, and follow in their order. Memory is one row group of Arrow rows and
-its encoded columns, as for every sink.
+its encoded columns, as for every sink; of columns that take the place of others one at a time is
+encoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -90,8 +92,8 @@ class SuccessorSink(ParquetSink):
         """Take a row group of the older file, but `changed` columns, which have all its rows."""
         self.flush()
         with rows_refused():
-            replaced = _encoded(changed, self._policy, self._dictionary(changed))
-        self._splice.take(self._older, group, path=self._path, replaced=replaced)
+            replaced = _Columns(changed, self._policy, self._dictionary(changed))
+            self._splice.take(self._older, group, path=self._path, replaced=replaced)
         self.rows_written += changed.num_rows
 
     def some_rows(
@@ -111,8 +113,8 @@ class SuccessorSink(ParquetSink):
         if not table.num_rows:
             return
         with rows_refused():
-            made = _encoded(table, self._policy, self._dictionary(table))
-        self._splice.take(self._older, group, path=self._path, replaced=made, twins=rows.twins)
+            made = _Columns(table, self._policy, self._dictionary(table))
+            self._splice.take(self._older, group, path=self._path, replaced=made, twins=rows.twins)
         self.rows_written += table.num_rows
 
     def close(self, values: Mapping[str, str]) -> None:
@@ -124,6 +126,26 @@ class SuccessorSink(ParquetSink):
         if self._chosen is None:
             self._chosen = self._dictionary(table)
         self._splice.take(_encoded(table, self._policy, self._chosen), 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """Columns of a table, encoded one by one."""
+
+    table: pa.Table
+    policy: ParquetPolicy
+    dictionary: Sequence[str]
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.table.column_names
+
+    def encoded(self, name: str) -> ParquetFile:
+        chosen = [path for path in self.dictionary if path.partition(".")[0] == name]
+        return _encoded(self.table.select([name]), self.policy, chosen)
 
 
 def _encoded(table: pa.Table, policy: ParquetPolicy, dictionary: Sequence[str]) -> ParquetFile:
