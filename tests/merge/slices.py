@@ -15,6 +15,8 @@ from lakewright.merge.fold import LogVersions
 from lakewright.merge.ordering import is_default, ordering_values
 from lakewright.merge.pool import Hold, in_memory
 from lakewright.merge.protocol import MergeContext, Phase, RecordMerger, Take
+from lakewright.merge.reduction import Int32s
+from lakewright.merge.state import LogState
 
 KEY = "_hoodie_record_key"
 
@@ -89,10 +91,28 @@ def read_slice(
     for start, end in pairwise(bounds.tolist()):
         batch = batch_of(base[start:end], ctx.schema)
         codes = state.locate(batch.column(KEY))
-        result += state.apply(batch, codes).to_pylist()
+        result += _applied(state, batch, codes).to_pylist()
     for batch in state.remaining(7):
         result += batch.to_pylist()
     return result
+
+
+def _applied(state: LogState, batch: pa.RecordBatch, codes: Int32s) -> pa.RecordBatch:
+    """What becomes of base rows; column by column it is the same, where that is possible."""
+    deciding, before = state.deciding_columns(codes), (state.replaced, state.removed)
+    choice = None if deciding is None else state.choose(batch.select(deciding), codes)
+    rows = state.apply(batch, codes)
+    if choice is not None:
+        columns = [choice.column(n, c) for n, c in zip(batch.schema.names, batch, strict=True)]
+        made = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        assert repr(made.to_pylist()) == repr(rows.to_pylist()), "NaN counts as equal to itself"
+        placing = choice.placing
+        told = before[0] + placing.replaced, before[1] + placing.removed
+        assert told == (state.replaced, state.removed)
+        assert placing.rows == rows.num_rows
+        assert not placing.changes_nothing or rows.equals(batch)
+        assert not state.only_removes(codes) or not placing.replaced
+    return rows
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,8 @@ class NewColumns(Protocol):
     def rows(self) -> int:
         """How many rows they have."""
 
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a (top) column of this name."""
-
-    def encoded(self, name: str) -> ParquetFile:
-        """A file of one row group with this column alone."""
+    def encoded(self, name: str) -> ParquetFile | None:
+        """A file of one row group with this (top) column alone; None if it is not replaced."""
 
 
 class Splice:
@@ -77,7 +74,8 @@ class Splice:
         replaced: NewColumns | None = None,
         twins: Mapping[str, str] | None = None,
     ) -> None:
-        """Take a row group, but columns that `replaced` has from there, one after the other.
+        """Take a row group, but columns that `replaced` has from there; each is asked for once, in
+        the order of the file.
 
         `twins` are columns that get the pages of another one of `replaced`. If that has fewer rows
         it must have all columns, or their twins. `path` is that of the source, for errors.
@@ -144,10 +142,10 @@ class _Held:
     def __init__(self, columns: NewColumns | None, kept: frozenset[str]) -> None:
         self._columns = columns
         self._kept = kept
-        self._files: dict[str, ParquetFile] = {}
+        self._files: dict[str, ParquetFile | None] = {}
 
     def file(self, name: str) -> ParquetFile | None:
-        if self._columns is None or name not in self._columns:
+        if self._columns is None:
             return None
         if name not in self._files:
             self._files = {n: file for n, file in self._files.items() if n in self._kept}

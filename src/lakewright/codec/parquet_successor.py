@@ -9,7 +9,7 @@ encoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,7 +25,10 @@ from lakewright.codec.parquet_writer import (
     rows_refused,
 )
 
-__all__ = ["SuccessorSink"]
+__all__ = ["ColumnSource", "SuccessorSink"]
+
+ColumnSource = Callable[[str], pa.Table | None]
+"""Gives a column alone; None for one that stays as it is in the older file."""
 
 _CODEC_NAMES: Final = {"none": "UNCOMPRESSED"}
 """Arrow's names of codecs in footers, where they are not those it is told them by."""
@@ -90,11 +93,22 @@ class SuccessorSink(ParquetSink):
 
     def take_over(self, group: int, changed: pa.Table) -> None:
         """Take a row group of the older file, but `changed` columns, which have all its rows."""
+        self.take_columns(group, changed.num_rows, _columns_of(changed))
+
+    def take_columns(
+        self,
+        group: int,
+        rows: int,
+        source: ColumnSource,
+        twins: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take a row group of the older file, but the columns that a source has; of other `rows`
+        it must have all, or their `twins`, which get the same pages."""
         self.flush()
+        made = _Encoding(rows, source, self._policy, self._dictionary)
         with rows_refused():
-            replaced = _Columns(changed, self._policy, self._dictionary(changed))
-            self._splice.take(self._older, group, path=self._path, replaced=replaced)
-        self.rows_written += changed.num_rows
+            self._splice.take(self._older, group, path=self._path, replaced=made, twins=twins)
+        self.rows_written += rows
 
     def some_rows(
         self,
@@ -108,14 +122,8 @@ class SuccessorSink(ParquetSink):
 
     def take_rows(self, group: int, rows: SomeRows) -> None:
         """Take these rows of a row group of the older file, which have all its columns."""
-        self.flush()
-        table = rows.table
-        if not table.num_rows:
-            return
-        with rows_refused():
-            made = _Columns(table, self._policy, self._dictionary(table))
-            self._splice.take(self._older, group, path=self._path, replaced=made, twins=rows.twins)
-        self.rows_written += table.num_rows
+        if rows.table.num_rows:
+            self.take_columns(group, rows.table.num_rows, _columns_of(rows.table), rows.twins)
 
     def close(self, values: Mapping[str, str]) -> None:
         """Write what is left and the footer with these key/value pairs."""
@@ -129,23 +137,21 @@ class SuccessorSink(ParquetSink):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
-    """Columns of a table, encoded one by one."""
+class _Encoding:
+    """Columns that are encoded when they are asked for."""
 
-    table: pa.Table
+    rows: int
+    source: ColumnSource
     policy: ParquetPolicy
-    dictionary: Sequence[str]
+    dictionary: Callable[[pa.Table], list[str]]
 
-    @property
-    def rows(self) -> int:
-        return int(self.table.num_rows)
+    def encoded(self, name: str) -> ParquetFile | None:
+        table = self.source(name)
+        return None if table is None else _encoded(table, self.policy, self.dictionary(table))
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.table.column_names
 
-    def encoded(self, name: str) -> ParquetFile:
-        chosen = [path for path in self.dictionary if path.partition(".")[0] == name]
-        return _encoded(self.table.select([name]), self.policy, chosen)
+def _columns_of(table: pa.Table) -> ColumnSource:
+    return lambda name: table.select([name]) if name in table.column_names else None
 
 
 def _encoded(table: pa.Table, policy: ParquetPolicy, dictionary: Sequence[str]) -> ParquetFile:

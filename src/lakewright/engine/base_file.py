@@ -227,11 +227,28 @@ class OpenFile:
 
     def take_rows(self, group: int, keys: pa.Array, rows: SomeRows) -> None:
         """Take some rows of a row group of the older version, which have these keys."""
-        if not self._inherits:
-            self._keys.add(self._known(keys))
+        self._learn(group, keys)
         named = self._stamp.named(len(keys))
         table = rows.table.append_column(named.schema.field(0), named.column(0))
         self._successor().take_rows(group, replace(rows, table=table))
+
+    def take_columns(
+        self, group: int, keys: pa.Array, column: Callable[[str], pa.Array | None]
+    ) -> None:
+        """Take a row group of the older version, but the columns that are given; each is asked for
+        once, in the order of the file. `keys` are those of the rows then."""
+        self._learn(group, keys)
+
+        def source(name: str) -> pa.Table | None:
+            if name == FILE_NAME:
+                return self._stamp.named(len(keys))
+            found = column(name)
+            if found is None:
+                return None
+            alone = pa.RecordBatch.from_arrays([found], names=[name])
+            return pa.Table.from_batches([self._stamp.copied(alone, frozenset({name}))])
+
+        self._successor().take_columns(group, len(keys), source)
 
     def _successor(self) -> SuccessorSink:
         if not isinstance(self._sink, SuccessorSink):
@@ -239,12 +256,15 @@ class OpenFile:
         return self._sink
 
     def _take(self, group: int, keys: pa.Array | None, changed: pa.Table) -> None:
-        sink = self._successor()
+        self._learn(group, keys)
+        self._successor().take_over(group, changed)
+
+    def _learn(self, group: int, keys: pa.Array | None) -> None:
+        """Add the keys of a row group to the footer, which are read if they are not known."""
         if not self._inherits:
             assert self._older is not None
             keys = self._older.column(group, RECORD_KEY) if keys is None else keys
             self._keys.add(self._known(keys))
-        sink.take_over(group, changed)
 
     @property
     def rows(self) -> int:

@@ -1,16 +1,18 @@
 """A base file with changes laid over it: the rows of the next version of a file group.
 
-For every row group the key column alone decides which rows meet a change; payload columns stream
-past, and a row group in which nothing changes is taken over as it is, undecoded. Where rows only
-change, columns in which nothing does, as in keys, are taken over too; where rows only go, the
-others are written without being merged. Rows that the file did not have come at its end. Memory is
-the changes and one row group.
+For every row group the key column alone decides which rows meet a change, and a row group in which
+nothing changes is taken over as it is, undecoded. Where versions replace rows whole or let them go,
+a few columns decide about all of them; the others pass one after the other, and those in which
+nothing changes, as in keys, are taken over too. Where a merger builds rows they stream past in
+batches. Rows that the file did not have come at its end. Memory is the changes and some columns of
+a row group, or one row group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,16 +21,18 @@ from lakewright.codec.parquet_rows import SomeRows
 from lakewright.engine.base_file import Filled, NewVersion, OpenFile
 from lakewright.engine.base_reader import BaseReader
 from lakewright.engine.runner import ahead
-from lakewright.engine.write_context import RECORD_KEY
+from lakewright.engine.write_context import FILE_NAME, RECORD_KEY
 from lakewright.format.key_spec import KeySpec
 from lakewright.format.keys import record_keys
 from lakewright.merge.overlay import touched_columns
 from lakewright.merge.reduction import Int32s
-from lakewright.merge.state import LogState
+from lakewright.merge.state import Choice, LogState
 
 __all__ = ["BaseOverlay"]
 
 BATCH_ROWS = 65_536
+BUNDLE_BYTES = 8 << 20
+"""Columns of so many bytes are read together."""
 
 OnInsert = Callable[[pa.RecordBatch], None]
 
@@ -51,6 +55,24 @@ class _Fewer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Chosen:
+    """A row group whose columns follow, each in a part of its own."""
+
+    group: int
+    keys: pa.Array
+    """Of the rows that are left."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """A column of a row group that was chosen."""
+
+    name: str
+    values: pa.Array | None
+    """None if it stays as it is."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
     """Rows of a row group in which something changes."""
 
@@ -67,7 +89,7 @@ class _End:
     keys: pa.Array
 
 
-_Part = _Untouched | _Fewer | _Rows | _End
+_Part = _Untouched | _Fewer | _Chosen | _Column | _Rows | _End
 
 
 class _Writing:
@@ -80,10 +102,14 @@ class _Writing:
         self._bytes = 0
         self._changed: frozenset[str] | None = None
 
-    def take(self, part: _Part) -> None:
-        """Take what comes next."""
+    def take(self, part: _Part, following: Iterator[_Part]) -> None:
+        """Take what comes next, and what belongs to it of what is `following`."""
         if isinstance(part, _Untouched):
             self._out.take_over(part.group, part.keys)
+        elif isinstance(part, _Chosen):
+            self._out.take_columns(part.group, part.keys, partial(_next_column, following))
+        elif isinstance(part, _Column):
+            raise AssertionError(f"nobody asked for the column {part.name}")
         elif isinstance(part, _Fewer):
             self._out.take_rows(part.group, part.keys, part.rows)
         elif isinstance(part, _Rows):
@@ -126,8 +152,9 @@ class BaseOverlay:
         out, changes = OpenFile(self.version, sink, older=older), self.changes
         if older is not None:
             writing = _Writing(out, self.version.context.parquet.row_group_bytes)
-            for part in ahead(lambda: self._merged(older, out), self.version.spawner):
-                writing.take(part)
+            parts = ahead(lambda: self._merged(older, out), self.version.spawner)
+            for part in parts:
+                writing.take(part, parts)
         kept = out.rows
         for rows in changes.remaining(BATCH_ROWS):
             if self.on_insert is not None:
@@ -145,9 +172,9 @@ class BaseOverlay:
                 continue
             start = 0
             changed = frozenset[str]() if out.takes_columns_over(group) else None
-            fewer = None if changed is None else self._fewer(older, out, group, keys, codes)
-            if fewer is not None:
-                yield fewer
+            whole = None if changed is None else self._whole(older, out, group, keys, codes)
+            if whole is not None:
+                yield from whole
                 continue
             for batch in older.batches(group, BATCH_ROWS, {RECORD_KEY: keys}):
                 stop = start + batch.num_rows
@@ -158,12 +185,13 @@ class BaseOverlay:
                 start = stop
             yield _End(group, keys)
 
-    def _fewer(
+    def _whole(
         self, older: BaseReader, out: OpenFile, group: int, keys: pa.Array, codes: Int32s
-    ) -> _Fewer | None:
-        """The rows of a row group that stay, if that is all that happens to it."""
+    ) -> Iterator[_Part] | None:
+        """A row group in which rows are replaced whole or go; None if more may happen to it, or
+        too little is left of it."""
         deciding = self.changes.deciding_columns(codes)
-        if deciding is None or not out.takes_rows(group, len(keys) - int((codes >= 0).sum())):
+        if deciding is None:
             return None
         known = {RECORD_KEY: keys}
         others = [name for name in deciding if name not in known]
@@ -171,11 +199,38 @@ class BaseOverlay:
             found = older.columns(group, others)
             known |= dict(zip(others, found.columns, strict=True))
         arrays = [known[name] for name in deciding]
-        keep = self.changes.without_removed(pa.record_batch(arrays, names=deciding), codes)
-        if keep is None:
+        choice = self.changes.choose(pa.record_batch(arrays, names=deciding), codes)
+        if choice is None or not out.takes_rows(group, choice.placing.rows):
             return None
-        mask = pa.array(keep)
-        return _Fewer(group, keys.filter(mask), out.some_rows(group, mask, known))
+        self.changes.accept(choice)
+        left = choice.placing.kept(keys)
+        if self.changes.only_removes(codes) and len(left) < len(keys):
+            mask = choice.placing.mask
+            assert mask is not None
+            return iter([_Fewer(group, left, out.some_rows(group, mask, known))])
+        return self._columns(older, _Chosen(group, left), choice, known)
+
+    def _columns(
+        self, older: BaseReader, chosen: _Chosen, choice: Choice, known: Mapping[str, pa.Array]
+    ) -> Iterator[_Part]:
+        """The columns of a row group, in the order of the file."""
+        yield chosen
+        stored = self.version.context.populate_meta
+        for names in older.bundles(chosen.group, BUNDLE_BYTES):
+            wanted = [name for name in names if name != FILE_NAME]
+            if choice.placing.changes_nothing:
+                yield from (_Column(name, None) for name in wanted)
+                continue
+            read = [name for name in wanted if name not in known]
+            found = {**known, **_named(older.columns(chosen.group, read))} if read else known
+            for name in wanted:
+                old = found[name]
+                if name == RECORD_KEY and not stored:
+                    old = pa.nulls(len(old), pa.string())
+                    new = choice.placing.kept(old)
+                else:
+                    new = choice.column(name, old)
+                yield _Column(name, None if new is old else new)
 
     def _keys(self, older: BaseReader, group: int) -> pa.Array:
         if self.version.context.populate_meta:
@@ -189,3 +244,14 @@ class BaseOverlay:
             return rows
         at = rows.schema.get_field_index(RECORD_KEY)
         return rows.set_column(at, rows.schema.field(at), pa.nulls(rows.num_rows, pa.string()))
+
+
+def _named(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
+def _next_column(parts: Iterator[_Part], name: str) -> pa.Array | None:
+    """The values of a column, which must be the one that comes next."""
+    part = next(parts, None)
+    assert isinstance(part, _Column) and part.name == name, f"{name} does not come next"
+    return part.values

@@ -111,6 +111,23 @@ class BaseReader:
         target = table.schema
         return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], target)
 
+    def bundles(self, group: int, bytes_: int) -> Iterator[list[str]]:
+        """The names of the file's columns in their order, as many together as have so many bytes
+        before they are decoded; those of one column are not divided."""
+        metadata = self.file.metadata.row_group(group)
+        sizes = dict.fromkeys(self.file.schema_arrow.names, 0)
+        for n in range(metadata.num_columns):
+            leaf = metadata.column(n)
+            sizes[leaf.path_in_schema.partition(".")[0]] += leaf.total_uncompressed_size
+        names: list[str] = []
+        for name in sizes:
+            names.append(name)
+            if sum(sizes[n] for n in names) >= bytes_:
+                yield names
+                names = []
+        if names:
+            yield names
+
     def column(self, group: int, name: str) -> pa.Array:
         """One column of the whole row group."""
         return self.columns(group, [name]).column(0)

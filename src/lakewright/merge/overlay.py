@@ -22,6 +22,53 @@ _SAMPLE: Final = 16
 """Replacements that are looked at before a whole column is compared."""
 
 
+class Placing:
+    """Where replacement rows go among base rows, and which rows are kept then (None: all)."""
+
+    def __init__(self, size: int, positions: Int64s, keep: Bools | None = None) -> None:
+        """`positions` are distinct, and among `size` rows."""
+        self._size = size
+        self._positions = positions
+        self._keep = keep
+        self.mask = None if keep is None else pa.array(keep)
+        """Which rows are kept."""
+        self._gather: pa.Array | None = None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all rows stay as they are."""
+        return self._keep is None and not len(self._positions)
+
+    @property
+    def rows(self) -> int:
+        """How many there are then."""
+        return self._size if self._keep is None else int(self._keep.sum())
+
+    @property
+    def removed(self) -> int:
+        """How many go."""
+        return self._size - self.rows
+
+    @property
+    def replaced(self) -> int:
+        """How many get other values."""
+        return len(self._positions)
+
+    def kept(self, column: pa.Array) -> pa.Array:
+        """A column of base rows, or of as many, without those that go."""
+        return column if self.mask is None else column.filter(self.mask)
+
+    def column(self, old: pa.Array, new: pa.Array) -> pa.Array:
+        """A column with the `new` values at their positions; `old` itself if nothing changes."""
+        if not len(self._positions) or _is_unchanged(old, self._positions, new):
+            return self.kept(old)
+        if _has_fixed_width(old.type):
+            return self.kept(_scattered(old, self._positions, new))
+        if self._gather is None:
+            self._gather = _gather_index(self._size, self._positions, self._keep)
+        return pa.concat_arrays([old, new]).take(self._gather)
+
+
 def overlay(
     base: pa.RecordBatch,
     positions: Int64s,
@@ -32,21 +79,11 @@ def overlay(
 
     `positions` are distinct and belong to the replacements one by one; the schemas are equal.
     """
-    if not len(positions):
-        return base if keep is None else base.filter(pa.array(keep))
-    mask = None if keep is None else pa.array(keep)
-    gather: pa.Array | None = None
-    columns = []
-    for old, new in zip(base.columns, replacements.columns, strict=True):
-        if _is_unchanged(old, positions, new):
-            column = old
-        elif _has_fixed_width(old.type):
-            column = _scattered(old, positions, new)
-        else:
-            gather = _gather_index(len(base), positions, keep) if gather is None else gather
-            columns.append(pa.concat_arrays([old, new]).take(gather))
-            continue
-        columns.append(column if mask is None else column.filter(mask))
+    placing = Placing(base.num_rows, positions, keep)
+    if placing.changes_nothing:
+        return base
+    pairs = zip(base.columns, replacements.columns, strict=True)
+    columns = [placing.column(old, new) for old, new in pairs]
     return pa.RecordBatch.from_arrays(columns, schema=base.schema)
 
 

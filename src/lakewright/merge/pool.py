@@ -8,6 +8,7 @@ so that a gather touches few batches however finely the rows arrived.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -80,6 +81,11 @@ class RowPool:
 
         No places: the order is that of `numbers`.
         """
+        picked = self.pick(numbers)
+        return picked.rows(columns), picked.order
+
+    def pick(self, numbers: Int64s) -> Picked:
+        """The rows with these numbers, none of them negative, to be gathered column by column."""
         self._join_small()
         order = None
         if len(numbers) > 1 and (np.diff(numbers) < 0).any():
@@ -91,10 +97,8 @@ class RowPool:
         pieces = []
         for first, end in pairwise(cuts):
             batch = int(batches[first])
-            rows = self._held[batch]
-            rows = rows if columns is None else rows.select(columns)
-            pieces.append(_take(rows, numbers[first:end] - self._starts[batch]))
-        return self._joined(pieces, columns), order
+            pieces.append((self._held[batch], numbers[first:end] - self._starts[batch]))
+        return Picked(self.schema, order, pieces)
 
     def _keep(self, rows: pa.RecordBatch) -> None:
         self._starts.append(self._held_rows)
@@ -108,9 +112,22 @@ class RowPool:
         self._small, self._small_rows = [], 0
         self._keep(rows)
 
-    def _joined(
-        self, pieces: list[pa.RecordBatch], columns: Sequence[str] | None
-    ) -> pa.RecordBatch:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """Some rows of a pool, in the order that is cheapest."""
+
+    schema: pa.Schema
+    order: Int64s | None
+    """For each row its place in what was asked for; None if the order is that."""
+    pieces: list[tuple[pa.RecordBatch, Int64s]]
+
+    def rows(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows, or some columns of them."""
+        pieces = [
+            _take(rows if columns is None else rows.select(columns), index)
+            for rows, index in self.pieces
+        ]
         if len(pieces) == 1:
             return pieces[0]
         if pieces:

@@ -8,7 +8,7 @@ base file, and batches without a hit pass unchanged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,27 @@ from lakewright.merge.columns import Bools, Int64s, path_type
 from lakewright.merge.deletes import DeleteRule
 from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.log_rows import FULL, Entries, LogRows
-from lakewright.merge.overlay import overlay
+from lakewright.merge.overlay import Placing, overlay
 from lakewright.merge.partial import Takes
+from lakewright.merge.pool import Picked
 from lakewright.merge.protocol import MergeContext, Phase, RecordMerger, Take
 from lakewright.merge.reduction import Int32s
 
 OnChange = Callable[[pa.RecordBatch, Int64s, pa.RecordBatch, Int64s], None]
 """Base rows; positions that are replaced; by which rows; positions that go."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """Base rows of which some are replaced whole and some go, column by column."""
+
+    placing: Placing
+    newer: Picked
+    """The rows that replace others."""
+
+    def column(self, name: str, old: pa.Array) -> pa.Array:
+        """A column of the rows then; `old` itself if nothing changes in it."""
+        return self.placing.column(old, self.newer.rows([name]).column(0))
 
 
 class LogState:
@@ -104,10 +118,7 @@ class LogState:
         entries = self._entries.at(met)
         take, built = self._meet(base, hits, met, entries)
         gone = (take == Take.DELETE) | ((take == Take.NEWER) & entries.deleted)
-        keep = None
-        if gone.any():
-            keep = np.ones(base.num_rows, dtype=np.bool_)
-            keep[hits[gone]] = False
+        keep = _without(hits[gone], base.num_rows)
         taken = np.flatnonzero((take == Take.NEWER) & ~entries.deleted)
         self.removed += int(gone.sum())
         self.replaced += len(taken) + sum(len(places) for places, _ in built)
@@ -122,29 +133,40 @@ class LogState:
         return overlay(base, positions, replacements, keep)
 
     def deciding_columns(self, codes: Int32s) -> list[str] | None:
-        """The columns of base rows that decide which of them go; None unless that is all that
-        their versions `codes` can do to them, and nobody is told."""
-        met = codes[codes >= 0]
+        """The columns of base rows that decide what becomes of them; None if their versions
+        `codes` may do more than replace them whole or let them go, or if somebody is told."""
         if self.on_change is not None or self._needed is None:
             return None
-        entries = self._entries.at(met)
-        return self._needed if (entries.deleted & (entries.column_sets == FULL)).all() else None
+        sets = self._entries.column_sets[codes[codes >= 0]]
+        return self._needed if (sets == FULL).all() else None
 
-    def without_removed(self, base: pa.RecordBatch, codes: Int32s) -> Bools | None:
-        """Which base rows, told in `deciding_columns`, stay beside the versions `codes`.
+    def only_removes(self, codes: Int32s) -> bool:
+        """Whether all of these versions are deletes."""
+        return bool(self._entries.deleted[codes[codes >= 0]].all())
+
+    def choose(self, base: pa.RecordBatch, codes: Int32s) -> Choice | None:
+        """What becomes of base rows, told in `deciding_columns`, beside the versions `codes`; it
+        counts once it is accepted.
 
         None if a merger builds rows, against its word.
         """
         hits = np.flatnonzero(codes >= 0)
         met = codes[hits]
-        take, built = self._meet(base, hits, met, self._entries.at(met))
+        entries = self._entries.at(met)
+        take, built = self._meet(base, hits, met, entries)
         if built:
             return None
-        gone = hits[take != Take.OLDER]
-        keep = np.ones(base.num_rows, dtype=np.bool_)
-        keep[gone] = False
-        self.removed += len(gone)
-        return keep
+        gone = (take == Take.DELETE) | ((take == Take.NEWER) & entries.deleted)
+        keep = _without(hits[gone], base.num_rows)
+        taken = np.flatnonzero((take == Take.NEWER) & ~entries.deleted)
+        picked = self._rows.pool.pick(entries.numbers[taken])
+        taken = taken if picked.order is None else taken[picked.order]
+        return Choice(Placing(base.num_rows, hits[taken], keep), picked)
+
+    def accept(self, choice: Choice) -> None:
+        """Count what a choice does."""
+        self.removed += choice.placing.removed
+        self.replaced += choice.placing.replaced
 
     def remaining(self, max_rows: int) -> Iterator[pa.RecordBatch]:
         """Rows of keys that no base row met, deletes left out, at most `max_rows` per batch.
@@ -223,3 +245,12 @@ class LogState:
             codes = np.arange(self.size, dtype=np.int32)
             self._narrow = self._rows.batch(self._keys, codes, self._entries.numbers, self._needed)
         return self._narrow
+
+
+def _without(gone: Int64s, size: int) -> Bools | None:
+    """Which of so many rows are left; None if all are."""
+    if not len(gone):
+        return None
+    keep = np.ones(size, dtype=np.bool_)
+    keep[gone] = False
+    return keep

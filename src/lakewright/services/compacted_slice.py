@@ -34,6 +34,7 @@ from lakewright.merge.protocol import Phase
 from lakewright.merge.registry import MergerRegistry
 from lakewright.merge.state import LogState
 from lakewright.runtime.clock import Clock
+from lakewright.runtime.memory import give_memory_back
 from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
 from lakewright.storage.scratch import Scratch
@@ -71,6 +72,7 @@ class SliceCompactor:
         with Scratch(self.merge_memory, folder=self.scratch_folder) as scratch:
             state, selection = self._state(storage, slice_, scratch)
             read_ms = int((clock.monotonic_s() - begun_s) * 1000)
+            give_memory_back()  # of raw logs, and of what decoding them took
             overlay = BaseOverlay(file, state, self._key_spec(), every=False)
 
             def fill(sink: Any) -> Filled:
