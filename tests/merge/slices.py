@@ -110,7 +110,7 @@ def _applied(state: LogState, batch: pa.RecordBatch, codes: Int32s) -> pa.Record
         told = before[0] + placing.replaced, before[1] + placing.removed
         assert told == (state.replaced, state.removed)
         assert placing.rows == rows.num_rows
-        assert not placing.changes_nothing or rows.equals(batch)
+        assert not placing.changes_nothing or rows is batch
         assert not state.only_removes(codes) or not placing.replaced
     return rows
 
