@@ -13,6 +13,7 @@ from lakewright.format.partitions import format_partition_metadata
 from lakewright.format.records import (
     CommitMetadata,
     RollbackMetadata,
+    RollbackRequest,
     WriteStat,
     load_rollback_metadata,
 )
@@ -31,6 +32,7 @@ from lakewright.txn.rollback import (
     pending_rollbacks,
     schedule_rollback,
 )
+from lakewright.txn.undoing import undo
 from tests.txn.tables import START_MS, new_access, new_storage, on_disk, write
 
 BASE, TARGET = "20250101000000000", "20250102000000000"
@@ -88,6 +90,36 @@ def test_version_6_undoes_appended_blocks_by_a_command_block(markers: bool) -> N
     ]
     assert [p.rpartition("/")[2] for p in partition.log_files_from_failed_commit or {}] == [LOG]
     assert not any(TARGET in p for p in on_disk(storage))
+
+
+class _Alone:
+    """The watch of a process that nobody takes anything from."""
+
+    def check(self) -> None:
+        """It is its own."""
+
+
+def test_logs_of_the_failed_write_are_told_with_their_sizes_whatever_a_plan_says() -> None:
+    access = _appended(markers=True)
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    target = timeline.get(TARGET, "deltacommit")
+    assert target is not None
+    pending = _scheduled(access, properties, timeline, target)
+    gone = f"a/.never-0_{BASE}.log.1_0-0-0"
+
+    def like_hudi(request: RollbackRequest) -> RollbackRequest:
+        logs = request.log_blocks_to_be_deleted
+        if not logs:
+            return request
+        return replace(request, log_blocks_to_be_deleted=dict.fromkeys([*logs, gone], 1))
+
+    requests = [like_hudi(request) for request in pending.plan.rollback_requests or ()]
+    plan = replace(pending.plan, rollback_requests=requests)
+    done = undo(access, properties, replace(pending, plan=plan), _Alone())
+    told = done.partition_metadata["a"].log_files_from_failed_commit or {}
+    size = access.storage.stat(f"a/{LOG}").size
+    assert size > 1 and {p.rpartition("/")[2]: n for p, n in told.items()} == {LOG: size}
 
 
 OLDEST = "20241231000000000"

@@ -6,6 +6,7 @@ what tells that nobody has: a heartbeat, or the lock itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -104,7 +105,17 @@ def _undo(
     blocks = request.log_blocks_to_be_deleted or {}
     if blocks and properties.version.rollback_by_log_block:
         _write_command_block(access, rollback, request, watch)
-        done.failed_logs.setdefault(partition, {}).update(blocks)
+        done.failed_logs.setdefault(partition, {}).update(_sizes(access.storage, partition, blocks))
+
+
+def _sizes(storage: Storage, partition: str, logs: Iterable[str]) -> dict[str, int]:
+    """The sizes of log files as they are; a plan of Hudi's says 1 of all of them."""
+    found: dict[str, int] = {}
+    for path in logs:
+        name = file_name(path)
+        with suppress(NotFoundError):
+            found[path] = storage.stat(f"{partition}/{name}" if partition else f"{name}").size
+    return found
 
 
 def _delete(storage: Storage, partition: str, name: str, done: _Undone) -> None:
