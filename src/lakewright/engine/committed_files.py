@@ -57,10 +57,13 @@ def _is_committed(snapshot: Snapshot, file: DataFile) -> bool:
     if parsed is None:
         return True
     timeline = snapshot.timeline
-    if not timeline.contains_completed_or_archived(parsed.instant):
-        return False
+    known = timeline.contains_completed_or_archived(parsed.instant)
     named = not snapshot.properties.version.filters_blocks_by_timeline
     if named or file.is_base or not timeline.pending():
-        return True
+        return known
+    # A log behind a compaction that is only planned has the time of that.
+    plans = {plan.requested_time for plan in timeline.pending_compactions()}
+    if not known and parsed.instant not in plans:
+        return False
     blocks = read_blocks(snapshot.storage.read(file.path), path=file.path)
     return any(timeline.contains_completed_or_archived(b.instant or "") for b in blocks)

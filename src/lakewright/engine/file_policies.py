@@ -6,9 +6,13 @@ from lakewright.codec.parquet_writer import ParquetPolicy
 from lakewright.engine.sizing import SizingPolicy
 from lakewright.engine.write_context import BloomPolicy, LogPolicy
 from lakewright.engine.write_options import WriteOptions
+from lakewright.format.table_properties import TableProperties
+from lakewright.metadata.batch import indexes_of
+from lakewright.metadata.file_groups import COLUMN_STATS, PARTITION_STATS
 
 __all__ = ["bloom_policy", "log_policy", "parquet_policy", "sizing_policy"]
 
+_OF_COLUMNS = (COLUMN_STATS, PARTITION_STATS)
 _LEVELLED = ("zstd",)
 """Codecs whose level the default of the options is meant for."""
 
@@ -38,12 +42,13 @@ def bloom_policy(options: WriteOptions) -> BloomPolicy | None:
     )
 
 
-def log_policy(options: WriteOptions) -> LogPolicy:
+def log_policy(options: WriteOptions, properties: TableProperties) -> LogPolicy:
     """How log files are written."""
     return LogPolicy(
         parquet=options.log_block_format == "parquet",
         max_block_bytes=options.log_block_max_size,
         positions=options.record_positions,
+        statistics=not indexes_of(properties).isdisjoint(_OF_COLUMNS),
     )
 
 

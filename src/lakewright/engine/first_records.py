@@ -45,9 +45,10 @@ from lakewright.metadata.payloads import record_index_records, secondary_entry_r
 from lakewright.metadata.record_schema import META_FIELDS
 from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.metadata.wrapping import wrapper_of
+from lakewright.runtime.spawn import Spawner
 from lakewright.txn.metadata_creation import Listing
 
-__all__ = ["FirstRecords", "statistics_columns"]
+__all__ = ["FirstRecords", "refuse_unknown", "statistics_columns"]
 
 COLUMNS_MOST: Final = 32
 _BUILT: Final = (BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX)
@@ -63,6 +64,7 @@ class FirstRecords:
 
     snapshot: Snapshot
     registry: MergerRegistry
+    spawner: Spawner
 
     def able(self, wanted: Collection[str]) -> list[str]:
         """Those of some indexes that the table can have; statistics of partitions come with those
@@ -76,20 +78,6 @@ class FirstRecords:
             found += [name for name in (RECORD_INDEX,) if name in wanted]
             found += sorted(n for n in wanted if n.startswith(SECONDARY_PREFIX))
         return found
-
-    def refuse_unknown(self, wanted: Collection[str]) -> None:
-        """`InputError` for names that no index of this table could have."""
-        known = {FILES, PARTITION_STATS, *_BUILT}
-        defined = load_definitions(self.snapshot.storage, self.snapshot.properties)
-        known.update(name for name in defined if name.startswith(SECONDARY_PREFIX))
-        unknown = sorted({*wanted} - known)
-        if unknown:
-            raise InputError(
-                f"No such index: {', '.join(unknown)}.",
-                hint=f"Known here: {', '.join(sorted(known))}. A secondary index must be defined "
-                "first, by Hudi's CREATE INDEX.",
-                context={"table": self.snapshot.storage.uri},
-            )
 
     def groups(self, names: Collection[str]) -> dict[str, int]:
         """How many file groups indexes get, for as long as they live."""
@@ -163,7 +151,9 @@ class FirstRecords:
         version = snapshot.properties.version
         columns = statistics_columns(snapshot)
         counts = snapshot.timeline.contains_completed_or_archived
-        files = list(told_files(snapshot.storage, self._paths(listing), columns, counts=counts))
+        files = told_files(
+            snapshot.storage, self._paths(listing), columns, counts=counts, spawner=self.spawner
+        )
         changes = statistics_changes(groups.keys(), files, columns, version=version)
         defined = version.merge_mode_stored
         names = (*columns.names,)
@@ -181,6 +171,21 @@ class FirstRecords:
             for partition, sizes in committed_files(self.snapshot.timeline, listing).written.items()
             for name in sizes
         ]
+
+
+def refuse_unknown(snapshot: Snapshot, wanted: Collection[str]) -> None:
+    """`InputError` for names that no index of this table could have."""
+    known = {FILES, PARTITION_STATS, *_BUILT}
+    defined = load_definitions(snapshot.storage, snapshot.properties)
+    known.update(name for name in defined if name.startswith(SECONDARY_PREFIX))
+    unknown = sorted({*wanted} - known)
+    if unknown:
+        raise InputError(
+            f"No such index: {', '.join(unknown)}.",
+            hint=f"Known here: {', '.join(sorted(known))}. A secondary index must be defined "
+            "first, by Hudi's CREATE INDEX.",
+            context={"table": snapshot.storage.uri},
+        )
 
 
 def statistics_columns(snapshot: Snapshot) -> pa.Schema:

@@ -39,14 +39,14 @@ def build_indexes(
     See `build_metadata_table` for when it is not.
     """
     present = indexes_of(snapshot.properties)
-    missing = {*FirstRecords(snapshot, registry).able(indexes)} - present
+    missing = {*FirstRecords(snapshot, registry, access.spawner).able(indexes)} - present
     if present and not missing:
         return False
 
     def further(_: TableProperties, __: Timeline, listing: Listing) -> Sequence[NewIndex]:
         if not missing:
             return ()
-        first = FirstRecords(_now(access), registry)
+        first = FirstRecords(_now(access), registry, access.spawner)
         return first.of(first.groups(first.able(missing)), listing)
 
     return build_metadata_table(access, further)
@@ -66,14 +66,14 @@ def build_beside_writers(
     if not indexes_of(snapshot.properties) and not build_metadata_table(access):
         return []
     for _ in range(TRIES):
-        first = FirstRecords(snapshot, registry)
+        first = FirstRecords(snapshot, registry, access.spawner)
         groups = first.groups(first.able(indexes))
         if not groups:
             return []
         building = begin_building(access, groups, lambda: _now(access))
         if building is None:
             return []
-        first = FirstRecords(building.basis, registry)
+        first = FirstRecords(building.basis, registry, access.spawner)
         try:
             new = first.of({**building.groups}, list_table(access.storage))
             if building.finish(new):

@@ -10,8 +10,9 @@ nulls. Statistics of a partition are widened by what was written; Hudi narrows t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -57,6 +58,8 @@ from lakewright.metadata.index_changes import EncodedChange, IndexChange, IndexC
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
 from lakewright.metadata.wrapping import wrapper_of
+from lakewright.runtime.lanes import in_lanes
+from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
 
 __all__ = [
@@ -70,6 +73,7 @@ __all__ = [
     "told_files",
 ]
 
+FILES_AT_ONCE: Final = 4
 _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
 
@@ -78,14 +82,14 @@ Looking = Callable[[str, Entries, Snapshot, str, list[GroupChange]], IndexChange
 write, the time of that, and the file groups to look at."""
 
 
-def looking_here(registry: MergerRegistry) -> Looking:
+def looking_here(registry: MergerRegistry, spawner: Spawner) -> Looking:
     """Looks at the file groups in this process."""
 
     def look(
         _: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]
     ) -> IndexChange:
         after = snapshot_after(before, instant)
-        return GroupLook.at(before, after, entries, registry).change(groups)
+        return GroupLook.at(before, after, entries, registry).change(groups, spawner)
 
     return look
 
@@ -96,6 +100,7 @@ def indexing_of(
     content: CommitMetadata,
     schema: pa.Schema,
     looking: Looking,
+    spawner: Spawner,
 ) -> Indexing:
     """Tells the changes of every index besides `files`; `schema` has the columns of files, meta
     ones too.
@@ -105,17 +110,23 @@ def indexing_of(
 
     def indexing(properties: TableProperties) -> IndexChanges:
         now = replace(snapshot, properties=properties)
-        return {
-            **_of_records(now, instant, content, looking),
-            **_of_files(now, instant, content, schema),
-        }
+        kinds = (
+            partial(_of_records, now, instant, content, looking),
+            partial(_of_files, now, instant, content, schema, spawner),
+        )
+        records, files = in_lanes(_called, kinds, spawner=spawner, lanes=len(kinds), few=1)
+        return {**records, **files}
 
     return indexing
 
 
+def _called(work: Callable[[], IndexChanges]) -> IndexChanges:
+    return work()
+
+
 def _of_records(
     snapshot: Snapshot, instant: str, content: CommitMetadata, looking: Looking
-) -> dict[str, IndexChange | EncodedChange]:
+) -> IndexChanges:
     wanted: dict[str, Entries] = {}
     if RECORD_INDEX in indexes_of(snapshot.properties):
         wanted[RECORD_INDEX] = entries_of_records(snapshot, instant)
@@ -130,8 +141,12 @@ def _of_records(
 
 
 def _of_files(
-    snapshot: Snapshot, instant: str, content: CommitMetadata, schema: pa.Schema
-) -> dict[str, IndexChange]:
+    snapshot: Snapshot,
+    instant: str,
+    content: CommitMetadata,
+    schema: pa.Schema,
+    spawner: Spawner,
+) -> IndexChanges:
     storage, properties = snapshot.storage, snapshot.properties
     wanted = indexes_of(properties) & FILE_INDEXES
     paths = [
@@ -146,7 +161,15 @@ def _of_files(
         changes[BLOOM_FILTERS] = IndexChange(filters)
     if wanted - {BLOOM_FILTERS}:
         columns = _indexed(storage, properties, schema)
-        files = list(told_files(storage, paths, columns, counts=lambda block: block == instant))
+        written = {s.path or "": s.column_facts for s in content.write_stats}
+        files = told_files(
+            storage,
+            paths,
+            columns,
+            counts=lambda block: block == instant,
+            spawner=spawner,
+            known={path: facts for path, facts in written.items() if facts is not None},
+        )
         changes |= statistics_changes(wanted, files, columns, version=version)
     return changes
 
@@ -218,24 +241,34 @@ def _indexed(storage: Storage, properties: TableProperties, schema: pa.Schema) -
 
 def told_files(
     storage: Storage,
-    paths: Iterable[tuple[str, str]],
+    paths: Sequence[tuple[str, str]],
     columns: pa.Schema,
     *,
     counts: Callable[[str], bool],
-) -> Iterator[FileStatistics]:
-    """What files, each with its partition, tell about columns; blocks whose instant counts."""
-    for partition, path in paths:
+    spawner: Spawner,
+    known: Mapping[str, Mapping[str, ColumnFacts]] | None = None,
+) -> list[FileStatistics]:
+    """What files, each with its partition, tell about columns; blocks whose instant counts.
+
+    Change logs tell nothing. Files of which it is `known`, by their paths, are not read.
+    """
+
+    def look(place: tuple[str, str]) -> FileStatistics | None:
+        partition, path = place
         name = path.rpartition("/")[2]
         parsed = parse_data_file(name)
         if isinstance(parsed, LogFileName):
             if parsed.is_cdc:
-                continue
-            facts = log_file_statistics(storage, path, counts=counts)
+                return None
+            facts = (known or {}).get(path) or log_file_statistics(storage, path, counts=counts)
         else:
             facts = base_file_statistics(storage, path)
         kept = {f.name: facts[f.name] for f in columns if f.name in facts}
-        known = {n: _bounded(storage, path, n, f, columns) for n, f in kept.items()}
-        yield FileStatistics(partition, name, known)
+        told = {n: _bounded(storage, path, n, f, columns) for n, f in kept.items()}
+        return FileStatistics(partition, name, told)
+
+    found = in_lanes(look, paths, spawner=spawner, lanes=FILES_AT_ONCE, few=1)
+    return [file for file in found if file is not None]
 
 
 def _bounded(

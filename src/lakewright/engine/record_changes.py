@@ -15,11 +15,12 @@ or in a task elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,12 +41,15 @@ from lakewright.format.partitions import ListedFile, list_files
 from lakewright.format.records import CommitMetadata, WriteStat
 from lakewright.format.timeline import Timeline
 from lakewright.merge.deletes import DELETED_COLUMN
+from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.names import MergeMode
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.index_changes import IndexChange
 from lakewright.metadata.record_index import RECORD_LOCATIONS
 from lakewright.metadata.secondary_text import secondary_texts
+from lakewright.runtime.lanes import in_lanes
+from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
 from lakewright.txn.markers import read_markers
 
@@ -60,6 +64,7 @@ __all__ = [
     "snapshot_after",
 ]
 
+GROUPS_AT_ONCE: Final = 4
 _LAST: Final = "99991231235959999"
 """A completion time behind all others."""
 _PLAIN: Final = (MergeMode.COMMIT_TIME, MergeMode.EVENT_TIME)
@@ -102,13 +107,18 @@ class GroupLook:
     def moved(self, change: GroupChange) -> tuple[pa.Table, pa.Array]:
         """What came into a file group, and what left it."""
         old, new = self._read(self.old, change.before), self._read(self.new, change.after)
-        came = new.filter(pc.invert(pc.is_in(new, value_set=old)))
-        left = old.filter(pc.invert(pc.is_in(old, value_set=new)))
+        places = KeyIndex(old).locate(new)
+        came = new.filter(pa.array(places < 0))
+        unseen = np.ones(len(old), dtype=np.bool_)
+        unseen[places[places >= 0]] = False
+        left = old.filter(pa.array(unseen))
+        if len(left):  # of an entry that was there twice one place was seen
+            left = left.filter(pc.invert(pc.is_in(left, value_set=new)))
         return self.entries.told(came, change.group), left
 
-    def change(self, changes: Iterable[GroupChange]) -> IndexChange:
-        """The change of the whole index."""
-        moved = [self.moved(change) for change in changes]
+    def change(self, changes: Sequence[GroupChange], spawner: Spawner) -> IndexChange:
+        """The change of the whole index; several file groups are looked at beside each other."""
+        moved = in_lanes(self.moved, changes, spawner=spawner, lanes=GROUPS_AT_ONCE, few=1)
         return self.entries.change([came for came, _ in moved], [left for _, left in moved])
 
     def _read(self, reader: SliceReader, slice_: FileSlice | None) -> pa.Array:

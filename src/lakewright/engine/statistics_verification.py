@@ -7,6 +7,7 @@ what they are good for, which is that no row lies outside of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -158,8 +159,12 @@ class _Statistics:
         out = {}
         for name, table in found.items():
             stored = pc.is_in(self._keys(name, table), value_set=bounded)
-            mute = pc.and_(stored, table["min"].combine_chunks().is_null())
-            out[name] = table.append_column(_MUTE, mute)
+            low, high = (table[end].combine_chunks() for end in ("min", "max"))
+            mute = low.is_null()
+            if pa.types.is_floating(low.type):  # of a column with NaN: bounds around everything
+                open_ = pc.equal(low, pa.scalar(-math.inf, low.type)).fill_null(False)
+                mute = pc.or_(mute, pc.and_(open_, high.is_null()))
+            out[name] = table.append_column(_MUTE, pc.and_(stored, mute))
         return out
 
     def _keys(self, column: str, table: pa.Table) -> pa.BinaryArray:

@@ -36,6 +36,7 @@ __all__ = [
     "column_bounds",
     "leaf_types",
     "log_file_statistics",
+    "row_statistics",
     "statistics_tables",
 ]
 
@@ -121,6 +122,17 @@ def log_file_statistics(
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     found[name] = _widened(found.get(name), _facts(column))
     return found
+
+
+def row_statistics(
+    rows: pa.RecordBatch | None, deleted: Iterable[str] = ()
+) -> dict[str, ColumnFacts]:
+    """What `log_file_statistics` will find in a file of these rows, and of deletes whose block
+    names the columns `deleted`."""
+    found: dict[str, ColumnFacts] = {}
+    if rows is not None:
+        found = {n: _facts(c) for n, c in zip(rows.schema.names, rows.columns, strict=True)}
+    return {**dict.fromkeys(deleted, _NO_ROWS), **found}
 
 
 def _rows(block: LogBlock) -> Iterator[pa.RecordBatch]:

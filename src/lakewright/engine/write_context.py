@@ -76,6 +76,8 @@ class LogPolicy:
     max_block_bytes: int = 256 << 20
     positions: bool = True
     """Blocks tell which rows of the base file they change, where the table version allows it."""
+    statistics: bool = False
+    """Whoever writes rows tells what their columns hold, because an index wants to know."""
 
 
 DEFAULT_LOG: Final = LogPolicy()

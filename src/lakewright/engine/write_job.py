@@ -264,7 +264,7 @@ class BegunWrite:
             bloom=bloom_policy(options) if populate else None,
             max_file_bytes=options.max_file_size,
             partition_metafile="parquet" if properties.partition_metafile_base_format else "text",
-            log=log_policy(options),
+            log=log_policy(options, properties),
             changes=LoggingMode.of(properties.cdc_mode) if properties.cdc_enabled else None,
         )
 
@@ -319,7 +319,8 @@ class BegunWrite:
             self.instant,
             metadata,
             self.context.schema,
-            job.looking or looking_here(job.registry),
+            job.looking or looking_here(job.registry, job.access.spawner),
+            job.access.spawner,
         )
         committed = self._transaction.commit(ready, indexing)
         untold = tell_commit(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lakewright.format import property_keys as keys
-from lakewright.format.file_names import parse_data_file
+from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.partitions import ListedFile
 from lakewright.format.table_properties import TableProperties, checksum
 from lakewright.format.timeline import Timeline
@@ -98,12 +98,15 @@ def committed_files(timeline: Timeline, listing: Mapping[str, Iterable[ListedFil
     latest = _latest(timeline) or ""
     pending = {i.requested_time for i in timeline.pending()}
     pending -= {i.requested_time for i in timeline.completed()}
+    plans = {i.requested_time for i in timeline.pending_compactions()}
 
     def counts(file: ListedFile) -> bool:
         parsed = parse_data_file(file.name)
         if parsed is None or not file.size:
             return False
-        return parsed.instant <= latest and parsed.instant not in pending
+        # A log may have the time of a compaction that is only planned, and that it is behind.
+        left_out = pending - plans if isinstance(parsed, LogFileName) else pending
+        return parsed.instant <= latest and parsed.instant not in left_out
 
     found = {p: {f.name: f.size for f in files if counts(f)} for p, files in listing.items()}
     written = {partition: sizes for partition, sizes in found.items() if sizes}

@@ -276,9 +276,9 @@ class Compaction:
             operation_type=COMPACTION.operation,
         )
         schema = work.compactor.context.schema
-        indexing = indexing_of(
-            snapshot, execution.instant, metadata, schema, looking_here(self.registry)
-        )
+        spawner = self.access.spawner
+        looking = looking_here(self.registry, spawner)
+        indexing = indexing_of(snapshot, execution.instant, metadata, schema, looking, spawner)
         prepared = Prepared(metadata, snapshot.timeline, rewrites=True)
         committed = execution.commit(prepared, indexing)
         return Compacted(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from lakewright.engine.first_records import FirstRecords
+from lakewright.engine.first_records import refuse_unknown
 from lakewright.engine.index_building import build_beside_writers
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
@@ -136,4 +136,4 @@ class MetadataService:
 
     def _refuse_unknown(self, indexes: Collection[str]) -> None:
         now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
-        FirstRecords(now, self.registry).refuse_unknown(indexes)
+        refuse_unknown(now, indexes)

@@ -47,7 +47,7 @@ def looking_on_spark(
     spark: SparkSession, access: Access, ref: StorageRef, registry: MergerRegistry
 ) -> Looking:
     """Looks at many file groups in tasks."""
-    here = looking_here(registry)
+    here = looking_here(registry, access.spawner)
 
     def look(
         name: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]

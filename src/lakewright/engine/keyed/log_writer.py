@@ -9,7 +9,7 @@ data blocks come before delete blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakewright.engine.meta_columns import Stamp, plain
 from lakewright.engine.partition_marks import mark_partition
+from lakewright.engine.stored_statistics import row_statistics
 from lakewright.engine.write_context import WriteContext, WriteToken
 from lakewright.errors import AlreadyExistsError
 from lakewright.format.file_names import LogFileName
@@ -70,21 +71,37 @@ def write_log_file(
 ) -> WriteStat:
     """Add a log file to a file group; `slice_` is its newest slice, None for a new group."""
     begun_s = clock.monotonic_s()
-    blocks = list(_blocks(context, partition, file_id, entries, token, first_row))
+    rows = _stamped(context, partition, file_id, entries, token, first_row)
+    blocks = list(_blocks(context, partition, entries, rows))
     name, size = _published(storage, context, partition, file_id, slice_, blocks, token, clock)
     spent_ms = round((clock.monotonic_s() - begun_s) * 1000)
-    return _stat(context, partition, file_id, slice_, entries, name, size, spent_ms)
+    stat = _stat(context, partition, file_id, slice_, entries, name, size, spent_ms)
+    if not context.log.statistics:
+        return stat
+    deleted = context.log_schema(entries.columns)[0].names if entries.deletes else ()
+    return replace(stat, column_facts=row_statistics(rows, deleted))
 
 
-def _blocks(
+def _stamped(
     context: WriteContext,
     partition: str,
     file_id: str,
     entries: LogEntries,
     token: WriteToken,
     first_row: int,
+) -> pa.RecordBatch | None:
+    """The rows as the log has them; None if there are none."""
+    if not entries.rows.num_rows:
+        return None
+    schema, _ = context.log_schema(entries.columns)
+    stamp = Stamp(context, partition=partition, file_name=file_id, task=token.task)
+    return plain(stamp.new(entries.rows, first_row), context.schema).select(schema.names)
+
+
+def _blocks(
+    context: WriteContext, partition: str, entries: LogEntries, rows: pa.RecordBatch | None
 ) -> Iterator[bytes]:
-    schema, avro = context.log_schema(entries.columns)
+    _, avro = context.log_schema(entries.columns)
     writer = BlockWriter(
         context.instant,
         avro,
@@ -92,9 +109,7 @@ def _blocks(
         context.parquet if context.log.parquet else None,
         partial=entries.columns is not None,
     )
-    if entries.rows.num_rows:
-        stamp = Stamp(context, partition=partition, file_name=file_id, task=token.task)
-        rows = plain(stamp.new(entries.rows, first_row), context.schema).select(schema.names)
+    if rows is not None:
         positions = entries.positions if context.log.positions else None
         yield from writer.rows(rows, positions, max_bytes=context.log.max_block_bytes)
     for keys, ordering, positions in _delete_blocks(entries):

@@ -84,6 +84,8 @@ class WriteStat(AvroRecord):
     """JSON fields without a meaning here."""
     json_fields: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """JSON fields in the order they were read."""
+    column_facts: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    """What the writer of a log file found out about its columns; it is not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
