@@ -147,6 +147,21 @@ def test_compaction_of_the_metadata_table_lets_both_timelines_be_archived(
     assert pending_in_metadata(world) == []
 
 
+def test_logs_of_a_write_that_was_taken_back_tell_nothing_after_archiving_either() -> None:
+    world = indexed(6, "mor", statistics=True)
+    newest = write(world, 3)
+    roll_back_instant(access_of(world), newest)
+    check_listed(world, "rolled back")
+    archived = 0
+    for n in range(4, 20):
+        write(world, n)
+        tend(world)
+        archived += run_archive(access_of(world), FEW).archived
+    access = access_of(world)
+    assert archived and min(i.requested_time for i in access.timeline(access.properties())) > newest
+    check_listed(world, "archived")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_metadata_table_that_was_dropped_is_built_again(version: int) -> None:
     world = indexed(version, "mor")

@@ -10,11 +10,11 @@ from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from lakewright.engine.snapshot import Snapshot
-from lakewright.format.file_names import BaseFileName, parse_data_file
-from lakewright.format.log_block import read_blocks
+from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_file
+from lakewright.format.log_block import BlockType, read_blocks
 from lakewright.format.partitions import ListedFile
 
-__all__ = ["DataFile", "committed_files", "listed_folders"]
+__all__ = ["CountingBlocks", "DataFile", "committed_files", "listed_folders"]
 
 
 class DataFile(NamedTuple):
@@ -50,6 +50,40 @@ def committed_files(
         for file in (DataFile(partition, f.name, f.size) for f in files)
         if file[:2] in told or _is_committed(snapshot, file)
     ]
+
+
+class CountingBlocks:
+    """Which blocks of logs count: those of completed writes that no rollback has taken back.
+
+    Where a rollback leaves blocks behind, command blocks in the same file group name their write.
+    Once that is older than the timeline nothing else tells it from a completed one.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._timeline = snapshot.timeline
+        self._cancelled: set[tuple[str, str, str]] = set()
+        if snapshot.properties.version.rollback_by_log_block:
+            for partition, files in listed_folders(snapshot).items():
+                for file in files:
+                    self._look(snapshot, DataFile(partition, file.name, file.size))
+
+    def _look(self, snapshot: Snapshot, file: DataFile) -> None:
+        if isinstance(parse_data_file(file.name), LogFileName):
+            for block in read_blocks(snapshot.storage.read(file.path), path=file.path):
+                if block.type is BlockType.COMMAND:
+                    self._cancelled.add((*_group(file.path), block.target_instant or ""))
+
+    def __call__(self, path: str, instant: str) -> bool:
+        """Whether the blocks of an instant in a log file count."""
+        known = self._timeline.contains_completed_or_archived(instant)
+        return known and (*_group(path), instant) not in self._cancelled
+
+
+def _group(path: str) -> tuple[str, str]:
+    """The partition and the file group of a data file."""
+    partition, _, name = path.rpartition("/")
+    parsed = parse_data_file(name)
+    return partition, "" if parsed is None else parsed.file_id
 
 
 def _is_committed(snapshot: Snapshot, file: DataFile) -> bool:

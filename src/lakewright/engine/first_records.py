@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.codec.parquet import ParquetFooter
+from lakewright.engine.committed_files import CountingBlocks
 from lakewright.engine.index_records import (
     filter_records,
     secondary_definition,
@@ -150,7 +151,7 @@ class FirstRecords:
         snapshot = self.snapshot
         version = snapshot.properties.version
         columns = statistics_columns(snapshot)
-        counts = snapshot.timeline.contains_completed_or_archived
+        counts = CountingBlocks(snapshot)
         files = told_files(
             snapshot.storage, self._paths(listing), columns, counts=counts, spawner=self.spawner
         )

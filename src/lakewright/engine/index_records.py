@@ -166,7 +166,7 @@ def _of_files(
             storage,
             paths,
             columns,
-            counts=lambda block: block == instant,
+            counts=lambda _, block: block == instant,
             spawner=spawner,
             known={path: facts for path, facts in written.items() if facts is not None},
         )
@@ -244,11 +244,12 @@ def told_files(
     paths: Sequence[tuple[str, str]],
     columns: pa.Schema,
     *,
-    counts: Callable[[str], bool],
+    counts: Callable[[str, str], bool],
     spawner: Spawner,
     known: Mapping[str, Mapping[str, ColumnFacts]] | None = None,
 ) -> list[FileStatistics]:
-    """What files, each with its partition, tell about columns; blocks whose instant counts.
+    """What files, each with its partition, tell about columns; of a log at a path those blocks
+    whose instant counts.
 
     Change logs tell nothing. Files of which it is `known`, by their paths, are not read.
     """
@@ -260,7 +261,8 @@ def told_files(
         if isinstance(parsed, LogFileName):
             if parsed.is_cdc:
                 return None
-            facts = (known or {}).get(path) or log_file_statistics(storage, path, counts=counts)
+            facts = (known or {}).get(path)
+            facts = facts or log_file_statistics(storage, path, counts=partial(counts, path))
         else:
             facts = base_file_statistics(storage, path)
         kept = {f.name: facts[f.name] for f in columns if f.name in facts}

@@ -15,7 +15,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.engine.committed_files import DataFile, committed_files, listed_folders
+from lakewright.engine.committed_files import (
+    CountingBlocks,
+    DataFile,
+    committed_files,
+    listed_folders,
+)
 from lakewright.engine.snapshot import Snapshot
 from lakewright.engine.stored_statistics import (
     FileStatistics,
@@ -136,12 +141,13 @@ class _Statistics:
             yield some, expected, read(some, self._partitions)
 
     def _stored(self, files: Iterable[DataFile]) -> Iterator[FileStatistics]:
-        storage, timeline = self._snapshot.storage, self._snapshot.timeline
-        counts = timeline.contains_completed_or_archived
-        of_logs = partial(log_file_statistics, storage, counts=counts)
+        storage, counts = self._snapshot.storage, CountingBlocks(self._snapshot)
         for file in files:
-            read = partial(base_file_statistics, storage) if file.is_base else of_logs
-            yield FileStatistics(file.partition, file.name, read(file.path))
+            if file.is_base:
+                facts = base_file_statistics(storage, file.path)
+            else:
+                facts = log_file_statistics(storage, file.path, counts=partial(counts, file.path))
+            yield FileStatistics(file.partition, file.name, facts)
 
     def foreign(self, columns: pa.Schema, found: Mapping[str, pa.Table]) -> Iterator[Difference]:
         """Records of these columns that belong to no partition that there is."""
