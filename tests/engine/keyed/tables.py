@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import lakewright as lw
 from lakewright.engine.coexistence import open_access
+from lakewright.engine.keyed.lookup import Hits, KeyLookup
 from lakewright.engine.new_table import NewTable
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.table_creation import create_table
 from lakewright.engine.write_options import WriteOptions
 from lakewright.format.file_names import BaseFileName, parse_data_file
+from lakewright.format.file_slices import BaseFile
 from lakewright.format.records import CommitMetadata, load_commit_metadata
 from lakewright.runtime import ManualClock, SeededRandom
 from lakewright.storage.memory import MemoryBucket, MemoryStorage
@@ -167,3 +170,16 @@ def rows(shape: Shape, values: Iterable[Sequence[Any]]) -> pa.Table:
         [pa.array(list(c), f.type) for c, f in zip(columns, shape.schema, strict=True)],
         schema=shape.schema,
     )
+
+
+def asked_files(monkeypatch: pytest.MonkeyPatch) -> list[BaseFile]:
+    """The base files that keys are looked for in from now on."""
+    asked: list[BaseFile] = []
+    in_file = KeyLookup.in_file
+
+    def watched(self: KeyLookup, number: int, base: BaseFile) -> Iterator[Hits]:
+        asked.append(base)
+        return in_file(self, number, base)
+
+    monkeypatch.setattr(KeyLookup, "in_file", watched)
+    return asked

@@ -10,12 +10,11 @@ import pytest
 
 import lakewright as lw
 from lakewright.engine.keyed import planning
-from lakewright.engine.keyed.lookup import KeyLookup
 from lakewright.errors import WriteConflictError
 from lakewright.metadata.file_groups import RECORD_INDEX
 from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import Difference
-from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
+from tests.engine.keyed.tables import QuickTable, Shape, asked_files, new_table, rows
 from tests.engine.keyed.test_guards import ids, prepared
 
 SHAPES = [Shape(type=t, version=v, index="RECORD_INDEX") for v in (6, 8) for t in ("cow", "mor")]
@@ -36,19 +35,13 @@ def test_files_without_the_keys_are_not_opened(
     shape: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = filled(shape)
-    opened: list[str] = []
-    in_file = KeyLookup.in_file
-
-    def watched(self: KeyLookup, number: int, base: object) -> object:
-        opened.append(base.partition)  # type: ignore[attr-defined]
-        return in_file(self, number, base)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(KeyLookup, "in_file", watched)
+    opened = asked_files(monkeypatch)
     done = table.upsert(rows(shape, [("b1", "b", 2, 9), ("new", "c", 2, 9)]), options=shape.options)
     assert (done.inserted, done.updated) == (1, 1)
-    assert opened == ["b"]
+    assert [base.partition for base in opened] == ["b"]
     moved = table.upsert(rows(shape, [("a2", "c", 3, 7)]), options=shape.options)
-    assert opened == ["b", "a"] and moved.updated + moved.inserted >= 1
+    assert [base.partition for base in opened] == ["b", "a"]
+    assert moved.updated + moved.inserted >= 1
     found = table.scan().to_arrow()
     assert found.num_rows == 13
     assert found.filter(pc.equal(found["id"], "a2"))["p"].to_pylist() == ["c"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lakewright.engine.keyed import stored_filters
-from lakewright.engine.keyed.lookup import KeyLookup
 from lakewright.errors import MetadataTableError
 from lakewright.metadata.file_groups import BLOOM_FILTERS
 from lakewright.metadata.table import MetadataTable
-from tests.engine.keyed.tables import QuickTable, Shape, new_table, rows
+from tests.engine.keyed.tables import QuickTable, Shape, asked_files, new_table, rows
 
 OPTIONS = {
     "hoodie.metadata.enable": "true",
@@ -44,14 +43,7 @@ def test_only_files_whose_filter_may_hold_a_key_are_opened(
     shape: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = filled(shape)
-    opened: list[str] = []
-    in_file = KeyLookup.in_file
-
-    def watched(self: KeyLookup, number: int, base: object) -> object:
-        opened.append(base.name)  # type: ignore[attr-defined]
-        return in_file(self, number, base)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(KeyLookup, "in_file", watched)
+    opened = asked_files(monkeypatch)
     given = rows(shape, [("b1", "x", 2, 9), ("new", "x", 2, 9)])
     done = table.upsert(given, options={**shape.options, **OPTIONS})
     assert (done.inserted, done.updated) == (1, 1)
