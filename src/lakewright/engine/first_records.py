@@ -14,7 +14,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.codec.parquet import ParquetFooter
 from lakewright.engine.committed_files import CountingBlocks
 from lakewright.engine.index_records import (
@@ -23,15 +22,19 @@ from lakewright.engine.index_records import (
     statistics_changes,
     told_files,
 )
+from lakewright.engine.indexed_columns import (
+    default_columns,
+    statistics_definition,
+    stored_columns,
+)
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.record_changes import record_locations_of, secondary_column
 from lakewright.engine.slice_keys import slice_rows
 from lakewright.engine.snapshot import Snapshot
 from lakewright.errors import InputError
-from lakewright.format.table_schema import with_meta_columns, without_meta_columns
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import NewIndex, committed_files
-from lakewright.metadata.definitions import IndexDefinition, load_definitions
+from lakewright.metadata.definitions import load_definitions
 from lakewright.metadata.file_groups import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -43,20 +46,16 @@ from lakewright.metadata.file_groups import (
 )
 from lakewright.metadata.keys import secondary_entries
 from lakewright.metadata.payloads import record_index_records, secondary_entry_records
-from lakewright.metadata.record_schema import META_FIELDS
 from lakewright.metadata.secondary_text import secondary_texts
-from lakewright.metadata.wrapping import wrapper_of
 from lakewright.runtime.spawn import Spawner
 from lakewright.txn.metadata_creation import Listing
 
-__all__ = ["FirstRecords", "refuse_unknown", "statistics_columns"]
+__all__ = ["FirstRecords", "refuse_unknown"]
 
-COLUMNS_MOST: Final = 32
 _BUILT: Final = (BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX)
 _LOGGED_ROW_BYTES: Final = 64
 GROUPS: Final = 2
 FILTER_GROUPS: Final = 4
-_META: Final = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class FirstRecords:
         """The statistics of columns, and from version 8 on of partitions."""
         snapshot = self.snapshot
         version = snapshot.properties.version
-        columns = statistics_columns(snapshot)
+        columns = default_columns(snapshot.properties, stored_columns(snapshot))
         counts = CountingBlocks(snapshot)
         files = told_files(
             snapshot.storage, self._paths(listing), columns, counts=counts, spawner=self.spawner
@@ -158,7 +157,7 @@ class FirstRecords:
         changes = statistics_changes(groups.keys(), files, columns, version=version)
         defined = version.merge_mode_stored
         names = (*columns.names,)
-        definition = IndexDefinition(COLUMN_STATS, COLUMN_STATS, COLUMN_STATS, names, {})
+        definition = statistics_definition(names)
         told = {COLUMN_STATS: definition} if defined else {}
         return [
             NewIndex(name, groups[name], change.records, told.get(name))
@@ -187,17 +186,3 @@ def refuse_unknown(snapshot: Snapshot, wanted: Collection[str]) -> None:
             "first, by Hudi's CREATE INDEX.",
             context={"table": snapshot.storage.uri},
         )
-
-
-def statistics_columns(snapshot: Snapshot) -> pa.Schema:
-    """The columns that a new index of statistics is about."""
-    known = snapshot.properties
-    stored = with_meta_columns(without_meta_columns(snapshot.schema.avro))
-    left_out = {*(known.partition_fields if known.drop_partition_columns else ())}
-    left_out.update(() if known.populate_meta_fields else META_FIELDS)
-    kept = [field for field in arrow_schema(stored) if field.name not in left_out]
-    able = [field for field in kept if wrapper_of(field.type) is not None]
-    if not known.version.merge_mode_stored:
-        return pa.schema(able)
-    rows = [field for field in able if field.name not in META_FIELDS]
-    return pa.schema([*(f for f in able if f.name in _META), *rows[:COLUMNS_MOST]])

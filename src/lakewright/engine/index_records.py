@@ -21,6 +21,7 @@ from lakewright.codec.bloom import SIMPLE, BloomFilter
 from lakewright.codec.parquet import ParquetFooter, open_parquet, read_row_group
 from lakewright.engine.base_footer import BLOOM, BLOOM_TYPE
 from lakewright.engine.index_entries import Entries
+from lakewright.engine.indexed_columns import indexed_columns, stored_columns
 from lakewright.engine.record_changes import (
     GroupChange,
     GroupLook,
@@ -57,7 +58,6 @@ from lakewright.metadata.file_groups import (
 from lakewright.metadata.index_changes import EncodedChange, IndexChange, IndexChanges, Indexing
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
-from lakewright.metadata.wrapping import wrapper_of
 from lakewright.runtime.lanes import in_lanes
 from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
@@ -160,7 +160,7 @@ def _of_files(
         filters = filter_records(storage, paths, instant=instant, version=version)
         changes[BLOOM_FILTERS] = IndexChange(filters)
     if wanted - {BLOOM_FILTERS}:
-        columns = _indexed(storage, properties, schema)
+        columns, definition = indexed_columns(snapshot, schema)
         written = {s.path or "": s.column_facts for s in content.write_stats}
         files = told_files(
             storage,
@@ -170,8 +170,23 @@ def _of_files(
             spawner=spawner,
             known={path: facts for path, facts in written.items() if facts is not None},
         )
-        changes |= statistics_changes(wanted, files, columns, version=version)
+        changes |= statistics_changes(
+            wanted, files, columns, version=version, before=_older(snapshot, columns)
+        )
+        if definition is not None and COLUMN_STATS in changes:
+            changes[COLUMN_STATS] = replace(changes[COLUMN_STATS], definition=definition)
     return changes
+
+
+def _older(snapshot: Snapshot, columns: pa.Schema) -> list[FileStatistics]:
+    """What rows from before a write tell about columns that come with it: they have nulls there,
+    one of which stands for all of a partition."""
+    came = {*columns.names} - {*stored_columns(snapshot).names}
+    if not came:
+        return []
+    nulls = {name: ColumnFacts(None, None, 1, 1, 0, 0) for name in came}
+    inhabited = {slice_.group.partition for slice_ in snapshot.live_slices()}
+    return [FileStatistics(partition, "", nulls) for partition in sorted(inhabited)]
 
 
 def secondary_definitions(snapshot: Snapshot) -> list[IndexDefinition]:
@@ -217,26 +232,22 @@ def statistics_changes(
     columns: pa.Schema,
     *,
     version: TableVersion,
+    before: Sequence[FileStatistics] = (),
 ) -> dict[str, IndexChange]:
-    """Records of the indexes of statistics about these files."""
+    """Records of the indexes of statistics about these files; `before` is what else is known of
+    partitions."""
     changes = {}
     if COLUMN_STATS in wanted:
         whole = [file for file in files if len(file.columns) == len(columns)]
         records = statistics_records(statistics_tables(whole, columns), version=version)
         changes[COLUMN_STATS] = IndexChange(records)
     if PARTITION_STATS in wanted:
-        tables = {n: _per_partition(t) for n, t in statistics_tables(files, columns).items()}
+        written = {file.partition for file in files}
+        all_ = [*files, *(file for file in before if file.partition in written)]
+        tables = {n: _per_partition(t) for n, t in statistics_tables(all_, columns).items()}
         records = statistics_records(tables, of_partitions=True, version=version)
         changes[PARTITION_STATS] = IndexChange(records)
     return changes
-
-
-def _indexed(storage: Storage, properties: TableProperties, schema: pa.Schema) -> pa.Schema:
-    """The columns with statistics: those of the definition, else all that can have some."""
-    definition = load_definitions(storage, properties).get(COLUMN_STATS)
-    chosen = schema.names if definition is None else definition.source_fields
-    known = {field.name: field for field in schema if wrapper_of(field.type) is not None}
-    return pa.schema([known[name] for name in dict.fromkeys(chosen) if name in known])
 
 
 def told_files(

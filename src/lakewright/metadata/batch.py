@@ -17,6 +17,7 @@ from lakewright.errors import UnsupportedTableError
 from lakewright.format.records import CommitMetadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.containers import GroupLog
+from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.file_changes import FileChanges, files_log, written_files
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS
 from lakewright.metadata.index_changes import EncodedChange, IndexChanges, group_count, index_logs
@@ -45,6 +46,8 @@ class MetadataBatch:
     logs: tuple[GroupLog, ...] = ()
     groups: Mapping[str, int] = field(default_factory=dict)
     """File groups of every index besides `files`, among which the logs are spread."""
+    definitions: tuple[IndexDefinition, ...] = ()
+    """Of indexes that are about something else from now on."""
 
 
 NO_METADATA: Final = MetadataBatch("", frozenset())
@@ -93,6 +96,7 @@ def batch_of_files(
     files = files_log(changes, instant=instant, version=version)
     logs = [] if files is None else [files]
     groups: dict[str, int] = {}
+    definitions: list[IndexDefinition] = []
     for index in sorted(indexes - {FILES}):
         change = indexed[index]
         if isinstance(change, EncodedChange):
@@ -101,4 +105,5 @@ def batch_of_files(
         else:
             groups[index] = group_count(storage, index)
             logs += index_logs(index, change, groups[index], instant=instant, version=version)
-    return MetadataBatch(instant, indexes, tuple(logs), groups)
+            definitions += [change.definition] if change.definition is not None else []
+    return MetadataBatch(instant, indexes, tuple(logs), groups, tuple(definitions))

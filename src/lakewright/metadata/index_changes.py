@@ -13,6 +13,7 @@ from lakewright.format.file_names import parse_data_file
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import TableVersion
 from lakewright.metadata.containers import GroupLog, log_blocks
+from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.encoding import MetadataRecords, no_records
 from lakewright.metadata.file_groups import split_by_group
 from lakewright.metadata.keys import file_group_index
@@ -37,6 +38,8 @@ class IndexChange:
 
     records: MetadataRecords = field(default_factory=no_records)
     deleted: pa.BinaryArray = field(default_factory=lambda: pa.array([], pa.binary()))
+    definition: IndexDefinition | None = None
+    """What the index is about from now on, if that changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,14 +21,10 @@ from lakewright.format.partitions import (
 )
 from lakewright.format.properties import update_properties
 from lakewright.format.records import CommitMetadata, WriteStat
-from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.containers import BaseFileWriter
 from lakewright.metadata.creation import NewIndex
 from lakewright.metadata.definitions import (
     DEFAULT_PATH,
-    IndexDefinition,
-    format_definitions,
-    load_definitions,
 )
 from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.file_groups import (
@@ -51,7 +47,6 @@ __all__ = [
     "INDEXING",
     "claim",
     "commit_beginning",
-    "define",
     "lay_out",
     "times_of",
     "write_records",
@@ -144,17 +139,6 @@ def _base_file(
         total_write_bytes=size,
         file_size_in_bytes=size,
     )
-
-
-def define(
-    access: Access, properties: TableProperties, definitions: Collection[IndexDefinition]
-) -> None:
-    """Store what indexes are about, where the table version has a place for it."""
-    if definitions:
-        path = properties.index_definitions_path or DEFAULT_PATH
-        known = load_definitions(access.storage, properties)
-        new = {definition.name: definition for definition in definitions}
-        access.storage.replace(path, format_definitions({**known, **new}))
 
 
 def claim(access: Access, *, built: Collection[str] = (), building: Collection[str] = ()) -> None:

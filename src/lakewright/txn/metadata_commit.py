@@ -28,6 +28,7 @@ from lakewright.metadata.record_schema import commit_schema
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.metadata_definitions import define
 from lakewright.txn.metadata_stats import NOTHING_WRITTEN
 from lakewright.txn.metadata_store import MetadataStore, open_store
 from lakewright.txn.metadata_undo import DELTA_COMMIT, cleared
@@ -69,6 +70,9 @@ def publish_metadata(
         return None
     store = cleared(open_store(access, lease, properties, timeline), lease, batch.instant)
     places = list(_places(store, batch))
+    lease.check()
+    # First: what is told about a column that no definition names would be taken for nothing.
+    define(access, properties, batch.definitions)
     lease.check()
     store.files.request(batch.instant, DELTA_COMMIT)
     store.files.start(batch.instant, DELTA_COMMIT, _profile(places).write(properties.version))

@@ -30,11 +30,11 @@ from lakewright.txn.metadata_beginnings import (
     INDEXING,
     claim,
     commit_beginning,
-    define,
     lay_out,
     times_of,
     write_records,
 )
+from lakewright.txn.metadata_definitions import define
 from lakewright.txn.metadata_store import open_store
 from lakewright.txn.metadata_undo import cleared
 from lakewright.txn.restoring import refuse_restore

@@ -47,11 +47,11 @@ from lakewright.txn.metadata_beginnings import (
     INDEXING,
     claim,
     commit_beginning,
-    define,
     lay_out,
     times_of,
     write_records,
 )
+from lakewright.txn.metadata_definitions import define
 from lakewright.txn.metadata_store import MetadataStore, open_store
 from lakewright.txn.metadata_undo import DELTA_COMMIT, cleared
 from lakewright.txn.restoring import refuse_restore

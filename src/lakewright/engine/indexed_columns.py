@@ -1,0 +1,68 @@
+"""The columns that statistics are about.
+
+At version 8 they are written down, in the definition of the index. Unless somebody chose them they
+are the first of the table that can have statistics, and three meta columns; then a column that is
+new in the table comes into the definition with the same write, as with Hudi's writers. If it did
+not, Hudi's next write would name it, and take what files of this one do not tell for nulls.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from lakewright.codec.avro.arrow_types import arrow_schema
+from lakewright.engine.snapshot import Snapshot
+from lakewright.format.table_properties import TableProperties
+from lakewright.format.table_schema import with_meta_columns, without_meta_columns
+from lakewright.metadata.definitions import IndexDefinition, load_definitions
+from lakewright.metadata.file_groups import COLUMN_STATS
+from lakewright.metadata.record_schema import META_FIELDS
+from lakewright.metadata.wrapping import wrapper_of
+
+__all__ = ["default_columns", "indexed_columns", "statistics_definition", "stored_columns"]
+
+COLUMNS_MOST: Final = 32
+_META: Final = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
+
+
+def statistics_definition(names: tuple[str, ...]) -> IndexDefinition:
+    """The definition of an index of statistics about these columns."""
+    return IndexDefinition(COLUMN_STATS, COLUMN_STATS, COLUMN_STATS, names, {})
+
+
+def stored_columns(snapshot: Snapshot) -> pa.Schema:
+    """The columns of a table, meta ones too."""
+    return arrow_schema(with_meta_columns(without_meta_columns(snapshot.schema.avro)))
+
+
+def default_columns(properties: TableProperties, stored: pa.Schema) -> pa.Schema:
+    """The columns that a new index of statistics is about."""
+    left_out = {*(properties.partition_fields if properties.drop_partition_columns else ())}
+    left_out.update(() if properties.populate_meta_fields else META_FIELDS)
+    kept = [field for field in stored if field.name not in left_out]
+    able = [field for field in kept if wrapper_of(field.type) is not None]
+    if not properties.version.merge_mode_stored:
+        return pa.schema(able)
+    rows = [field for field in able if field.name not in META_FIELDS]
+    return pa.schema([*(f for f in able if f.name in _META), *rows[:COLUMNS_MOST]])
+
+
+def indexed_columns(
+    snapshot: Snapshot, schema: pa.Schema
+) -> tuple[pa.Schema, IndexDefinition | None]:
+    """The columns that a write of files with this schema tells about, and the definition that goes
+    with it if they become more."""
+    known = {field.name: field for field in schema if wrapper_of(field.type) is not None}
+    definition = load_definitions(snapshot.storage, snapshot.properties).get(COLUMN_STATS)
+    if definition is None:
+        return pa.schema(list(known.values())), None
+    names = (*dict.fromkeys(definition.source_fields),)
+    properties = snapshot.properties
+    if {*default_columns(properties, stored_columns(snapshot)).names} <= {*names}:
+        more = [n for n in default_columns(properties, schema).names if n not in names]
+        names = (*names, *more)
+    chosen = pa.schema([known[name] for name in names if name in known])
+    grown = len(names) > len({*definition.source_fields})
+    return chosen, statistics_definition(names) if grown else None

@@ -1,0 +1,27 @@
+"""Storing what indexes are about; the caller holds the table's lock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakewright.format.table_properties import TableProperties
+from lakewright.metadata.definitions import (
+    DEFAULT_PATH,
+    IndexDefinition,
+    format_definitions,
+    load_definitions,
+)
+from lakewright.txn.access import Access
+
+__all__ = ["define"]
+
+
+def define(
+    access: Access, properties: TableProperties, definitions: Collection[IndexDefinition]
+) -> None:
+    """Store what indexes are about, where the table version has a place for it."""
+    if definitions:
+        path = properties.index_definitions_path or DEFAULT_PATH
+        known = load_definitions(access.storage, properties)
+        new = {definition.name: definition for definition in definitions}
+        access.storage.replace(path, format_definitions({**known, **new}))
