@@ -8,8 +8,8 @@ engines. After every step, whoever did it, Hudi's own `validate_metadata_table_f
 comparison with the folders must find no difference, and where others are asked to read, Hudi must
 give the same rows with the metadata table and without.
 
-Accepted differences are rows of `serviced_deviations.toml`. Ends with a line `N passed, M failed`
-and status 1 if anything failed.
+Accepted differences are rows of `serviced_deviations.toml` and `indexed_deviations.toml`. Ends with
+a line `N passed, M failed` and status 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ COMMAND = Command(
     about=__doc__.splitlines()[0],
     make=_tables,
     steps=tuple(_watched(step) for step in (*STEPS, *MORE)),
-    deviations=Path(__file__).with_name("serviced_deviations.toml"),
+    deviations=tuple(
+        Path(__file__).with_name(f"{name}_deviations.toml") for name in ("serviced", "indexed")
+    ),
     explained=EXPLAINED,
     document=ROOT / "docs" / "compatibility-indexes.md",
     head=HEAD,

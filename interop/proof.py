@@ -215,7 +215,7 @@ class Command(Generic[T]):
     make: Callable[[Path], list[T]]
     """All tables, to be made in a folder."""
     steps: Sequence[Step[T]]
-    deviations: Path
+    deviations: tuple[Path, ...]
     explained: Mapping[str, Explained[T]]
     document: Path
     head: Sequence[str]
@@ -233,7 +233,7 @@ class Command(Generic[T]):
         tables = [
             t for t in self.make(folder) if any(fnmatchcase(t.case.name, p) for p in options.only)
         ]
-        deviations = load_deviations(self.deviations)
+        deviations = [d for file in self.deviations for d in load_deviations(file)]
         versions = {v for t in tables for step in self.steps for v in self.asked(step, t)}
         hudis = {v: Hudi(v) for v in sorted(versions)}
         proof = Proof(tables, self.steps, hudis, folder, deviations, self.explained, self.asked)
@@ -250,7 +250,7 @@ class Command(Generic[T]):
         failed = [a for a in proof.answers if a.outcome == "different"]
         stale = [d.name for d in deviations if whole and not d.uses]
         for name in stale:
-            print(f"FAILED {self.deviations.name}: {name} explains nothing any more")
+            print(f"FAILED deviations: {name} explains nothing any more")
         if whole:
             write_document(self.head, proof.answers, deviations, self.document)
         print(
