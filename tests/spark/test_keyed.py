@@ -197,6 +197,29 @@ def test_rows_that_a_payload_builds_are_merged_in_tasks(
     twins.upsert(rows(2, 100, 60, deletes=0), options=INDEXES[index])
 
 
+def test_a_key_that_a_record_index_forgot_lives_once(
+    spark: SparkSession, tmp_path: Path, by_tasks: None
+) -> None:
+    twins = Twins(spark, tmp_path, type="mor", version=8)
+    forgetful = {
+        "hoodie.index.type": "RECORD_INDEX",
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.record.index.enable": "true",
+        "hoodie.parquet.small.file.limit": "0",
+    }
+    given = rows(1, 30, 20, deletes=0)
+    twins.upsert(given, options=forgetful)
+    gone = [given[0], given[1]]
+    twins.delete(gone, options=forgetful)
+    back = [(*row[:2], 50, *row[3:]) for row in gone]
+    assert twins.upsert(back, options=forgetful).inserted == len({row[0] for row in gone})
+    simple = {**forgetful, "hoodie.index.type": "SIMPLE"}
+    again = [(*row[:2], 60, *row[3:]) for row in gone]
+    assert twins.upsert(again, options=simple).inserted == 0
+    found = keys(twins.here)
+    assert len(found) == len({*found}) == len({row[0] for row in given})
+
+
 # ---- how rows come -------------------------------------------------------------------------------
 
 

@@ -82,7 +82,7 @@ class SparkPlanner(KeyedPlanner):
         self, incoming: IncomingRows, questions: Sequence[LogQuestion], runner: Runner
     ) -> Iterator[Hits]:
         sizes = [_bytes(q.slice_ if q.whole else replace(q.slice_, base=None)) for q in questions]
-        if sum(sizes) <= HERE_BYTES:
+        if not questions or sum(sizes) <= HERE_BYTES:
             yield from KeyedPlanner._in_logs(self, incoming, questions, runner)  # noqa: SLF001 - its own
             return
         work = _LogLookups(PinnedSnapshot.of(self.job.snapshot, self.ref), self.registry)
