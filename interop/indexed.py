@@ -146,6 +146,13 @@ def _differences(told: Sequence[str]) -> pa.Table | str:
     return NONE
 
 
+def _with_base_files(t: ServicedTable, rows: pa.Table) -> pa.Table:
+    """The rows of file groups that have a base file."""
+    known = {file.name.partition("_")[0] for file in t.path.rglob("*.parquet")}
+    groups = [name.partition("_")[0] for name in rows["_hoodie_file_name"].to_pylist()]
+    return rows.filter(pa.array([group in known for group in groups], pa.bool_()))
+
+
 def _watched(step: Step[ServicedTable]) -> Step[ServicedTable]:
     """A step, and the questions after it."""
 
@@ -176,7 +183,7 @@ COMMAND = Command(
     deviations=tuple(
         Path(__file__).with_name(f"{name}_deviations.toml") for name in ("serviced", "indexed")
     ),
-    explained=EXPLAINED,
+    explained={**EXPLAINED, "only-logs": _with_base_files},
     document=ROOT / "docs" / "compatibility-indexes.md",
     head=HEAD,
     asked=readers,
