@@ -51,6 +51,7 @@ from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.file_groups import (
     BLOOM_FILTERS,
     COLUMN_STATS,
+    FILES,
     PARTITION_STATS,
     RECORD_INDEX,
     SECONDARY_PREFIX,
@@ -110,6 +111,8 @@ def indexing_of(
 
     def indexing(properties: TableProperties) -> IndexChanges:
         now = replace(snapshot, properties=properties)
+        if indexes_of(properties) <= {FILES}:
+            return {}
         kinds = (
             partial(_of_records, now, instant, content, looking),
             partial(_of_files, now, instant, content, schema, spawner),

@@ -57,6 +57,7 @@ def stubbed_files() -> Iterator[None]:
         (planning, "LogLookup", _LogLookup),
         (group_work, "merge_into_base_file", _merge),
         (group_work, "write_base_files", _create),
+        (log_writer, "_stamped", _unstamped),
         (log_writer, "_blocks", _blocks),
     )
     before = [getattr(module, name) for module, name, _ in places]
@@ -237,8 +238,12 @@ def _create(
     return [_publish(storage, context, file_id, partition, token, clock, None, change)]
 
 
+def _unstamped(*_: object) -> None:
+    """Rows of stubs have no meta columns."""
+
+
 def _blocks(
-    context: WriteContext, _partition: str, _file_id: str, entries: LogEntries, *_: object
+    context: WriteContext, _partition: str, entries: LogEntries, *_: object
 ) -> Iterator[bytes]:
     keys, values = (entries.rows.column(name).to_pylist() for name in ("id", VALUE))
     gone = [] if entries.deleted_keys is None else entries.deleted_keys.to_pylist()
