@@ -20,6 +20,8 @@ from interop.kill_trials import (
 
 KILLS = 6
 """For each operation and each kind of table; together more than a hundred."""
+LAST = 4
+"""Changes by which two runs of the same write may differ."""
 
 
 @pytest.mark.slow
@@ -35,9 +37,11 @@ def test_after_a_kill_rows_are_old_or_new_and_the_next_writer_leaves_no_orphan(
     for point in points:
         path = tmp_path / "killed"
         copy_table(stage.path, path)
-        assert write_in_process(path, operation, kill_at=point).killed
+        ended = write_in_process(path, operation, kill_at=point)
+        # Heartbeats go by the clock: a quicker run may be over before its last moments came.
+        assert ended.killed or (point > stage.changes - LAST and ended.changes < point), point
         seen = judge_reader(stage, path)
-        assert seen in ("before", "after"), point
+        assert seen in (("before", "after") if ended.killed else ("after",)), point
         assert judge_next_writer(path, stage.rows(seen)) == [], point
         outcomes[seen] += 1
     assert outcomes["before"] and outcomes["after"]
