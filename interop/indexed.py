@@ -32,7 +32,7 @@ from interop.serviced_steps import STEPS
 from interop.serviced_table import ServicedTable, read_by
 from lakewright.engine import base_file
 from lakewright.format.instant import State
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS
+from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES
 from lakewright.metadata.verification import Difference, DifferenceKind
 
 ON = {"hoodie.metadata.enable": "true"}
@@ -109,12 +109,16 @@ class IndexedTable(ServicedTable):
         return any(clean.state is State.INFLIGHT for clean in cleans.pending())
 
     def _is_left(self, found: Difference) -> bool:
-        """Hudi 0.15 cuts the names of files that it cleans, so that their statistics stay; and it
-        leaves the filters of files that it restores away."""
+        """Hudi 0.15 cuts the names of files that it cleans, so that their statistics stay; it
+        leaves the filters of files that it restores away; and what its restore tells the list of
+        files again, it finds without commits that were archived."""
         if self.case.hudi != "0.15.0" or found.kind is not DifferenceKind.UNEXPECTED:
             return False
+        restored = bool(self.open().timeline.filter_actions("restore").instants)
         if found.index == BLOOM_FILTERS:
-            return bool(self.open().timeline.filter_actions("restore").instants)
+            return restored
+        if found.index == FILES:
+            return restored and not (self.path / found.key.lstrip("/")).exists()
         name = found.key.rpartition(" ")[0]
         return found.index == COLUMN_STATS and not (self.path / name).exists()
 

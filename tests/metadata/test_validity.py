@@ -93,15 +93,6 @@ def test_what_both_timelines_archived_counts() -> None:
         assert valid(T1) and not valid(T3)
 
 
-def test_what_was_archived_before_a_restore_was_told_again_by_it_to_the_list_of_files() -> None:
-    own = line(instant(T2), instant(T3, "restore"))
-    data = line(instant(T2))
-    assert not valid_instants(SIX, data, own, of_files=True)(T1)
-    assert valid_instants(SIX, data, own, of_files=True)(T2)
-    assert valid_instants(SIX, data, own)(T1)
-    assert valid_instants(EIGHT, data, own, of_files=True)(T1)
-
-
 def fresh(properties: TableProperties, data: Timeline, own: Timeline) -> None:
     check_fresh(MemoryStorage(), properties, data, own)
 

@@ -80,10 +80,7 @@ class MetadataTable:
         self._storage = storage.child(METADATA_FOLDER)
         self._properties = own_properties
         self._timeline = own_timeline
-        self._is_valid = {
-            of_files: valid_instants(properties, timeline, own_timeline, of_files=of_files)
-            for of_files in (False, True)
-        }
+        self._is_valid = valid_instants(properties, timeline, own_timeline)
         self._readers: dict[str, list[FileGroupReader]] = {}
 
     @classmethod
@@ -281,8 +278,7 @@ class MetadataTable:
             for log in slice_.logs
             for block in read_blocks(self._storage.read(log.path), path=log.path)
         ]
-        valid = self._is_valid[slice_.group.partition == FILES]
-        selected = select_blocks(blocks, is_visible=valid, latest=None).blocks
+        selected = select_blocks(blocks, is_visible=self._is_valid, latest=None).blocks
         base = slice_.base
         return FileGroupReader(
             self._storage, (base.path, base.size) if base is not None else None, selected

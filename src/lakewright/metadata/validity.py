@@ -39,10 +39,9 @@ _FILE_CHANGING: Final = frozenset({"commit", "deltacommit", "replacecommit", "cl
 
 
 def valid_instants(
-    properties: TableProperties, data: Timeline, metadata: Timeline, *, of_files: bool = False
+    properties: TableProperties, data: Timeline, metadata: Timeline
 ) -> Callable[[str], bool]:
-    """The test of log blocks of the metadata table by their instant; those of the list of files
-    have a rule more.
+    """The test of log blocks of the metadata table by their instant.
 
     Blocks of instants that were rolled back need no rule of their own: they are not completed on
     either timeline, and the rollback blocks that follow them find nothing left to cancel.
@@ -52,8 +51,6 @@ def valid_instants(
     own = {i.requested_time: i.completion_time or "" for i in metadata.completed()}
     suffixed = properties.version.metadata_operation_suffixes
     pinned = max((i.completion_time or "" for i in data.completed()), default="")
-    restored = metadata.filter_actions("restore").completed().last() if of_files else None
-    listed = "" if restored is None else restored.requested_time[:_DATA_TIME_CHARS]
 
     def is_valid(instant: str) -> bool:
         if not (instant in own or metadata.is_archived(instant)):
@@ -61,9 +58,8 @@ def valid_instants(
         if instant in done or instant.startswith(_INIT_PREFIX):
             return True
         if suffixed:
-            # A JVM drops what the data timeline archived; the files are there all the same. If its
-            # restore took a compaction back, it told the list of files what differs after that.
-            return _is_operation(instant) or (instant > listed and data.is_archived(instant))
+            # Hudi 0.x drops what the data timeline archived, Hudi 1.x does not; the files are there.
+            return _is_operation(instant) or data.is_archived(instant)
         if instant in pending:
             return False
         # It took effect in the metadata table before something that the reader knows did.
