@@ -58,7 +58,7 @@ def valid_instants(
         if instant in done or instant.startswith(_INIT_PREFIX):
             return True
         if suffixed:
-            # Hudi 0.x drops what the data timeline archived, Hudi 1.x does not; the files are there.
+            # Hudi 0.x drops what the data timeline archived, 1.x does not; the files are there.
             return _is_operation(instant) or data.is_archived(instant)
         if instant in pending:
             return False
