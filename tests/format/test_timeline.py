@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -236,6 +237,26 @@ def test_the_timeline_starts_at_the_first_write_that_no_savepoint_keeps() -> Non
     assert whole.savepointed_times == {"01"}
     assert whole.starts_at == "04"
     assert whole.is_archived("03") and not whole.is_archived("04")
+
+
+def test_an_index_that_begins_late_does_not_make_archived_instants_unknown() -> None:
+    begun, other, first, later = (
+        "00000000000000001",
+        "00000000000000004",
+        "20240101000000000",
+        "20240102000000000",
+    )
+    done = Instant(begun, "deltacommit", State.COMPLETED, later, f"{begun}.deltacommit")
+    write = Instant(first, "deltacommit", State.COMPLETED, first, f"{first}.deltacommit")
+    both = Timeline.of([done, write])
+    assert both.starts_at == first and both.contains_completed_or_archived(begun)
+    assert both.is_archived("20231231000000000") and not both.is_archived(later)
+    assert both.is_archived(other), "the beginning of another index"
+    pending = replace(done, state=State.INFLIGHT, completion_time=None)
+    unfinished = Timeline.of([pending, write])
+    assert not unfinished.contains_completed_or_archived(begun)
+    alone = Timeline.of([done])
+    assert alone.starts_at == begun and not alone.is_archived(other)
 
 
 def test_committed_is_completed_here_or_archived() -> None:

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from lakewright.engine.index_building import build_beside_writers
 from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import UnsupportedTableError
 from lakewright.format import property_keys as keys
 from lakewright.format.properties import update_properties
-from lakewright.format.timeline import load_timeline
+from lakewright.format.timeline import is_beginning_time, load_timeline
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import metadata_properties
+from lakewright.metadata.file_groups import COLUMN_STATS
 from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.services.archive import run_archive
 from lakewright.services.archive_options import ArchiveOptions
@@ -24,7 +27,11 @@ from lakewright.services.metadata_upkeep import Tended, tend_metadata_table
 from lakewright.services.restore import run_restore
 from lakewright.services.rollback import roll_back_instant
 from lakewright.services.savepoint import create_savepoint
-from lakewright.txn.metadata_creation import build_metadata_table, drop_metadata_table
+from lakewright.txn.metadata_creation import (
+    build_metadata_table,
+    drop_indexes,
+    drop_metadata_table,
+)
 from tests.engine.test_crash_everywhere import World, rows, upsert
 from tests.engine.test_metadata_everywhere import (
     TYPES,
@@ -195,3 +202,27 @@ def test_indexes_that_are_not_kept_right_can_be_dropped_alone(version: int) -> N
     assert access_of(world).properties().metadata_partitions == ("files",)
     assert not any("expr_index_x" in path for path in world.bucket.objects())
     check_listed(world)
+
+
+@pytest.mark.parametrize("type_", ["cow", "mor"])
+def test_an_index_that_comes_after_archiving_leaves_the_others_whole(type_: str) -> None:
+    world = indexed(8, type_, statistics=True)
+    archived = 0
+    for n in range(3, 24):
+        write(world, n)
+        compact(world)
+        archived += tend(world).archived
+        run_archive(access_of(world), FEW)
+    assert archived
+    drop_indexes(access_of(world), [COLUMN_STATS])
+    build_beside_writers(access_of(world), [COLUMN_STATS], MergerRegistry())
+    access = access_of(world)
+    own = load_timeline(
+        world.storage.child(METADATA_FOLDER), metadata_properties(access.properties())
+    )
+    assert not is_beginning_time(min(i.requested_time for i in own))
+    check_listed(world, "built")
+    for n in range(24, 30):
+        write(world, n)
+        tend(world)
+        check_listed(world, n)

@@ -39,10 +39,14 @@ __all__ = [
     "Timeline",
     "earliest_commit_to_retain",
     "instant_files",
+    "is_beginning_time",
     "is_pending_clustering",
     "load_timeline",
     "read_instant",
 ]
+
+_BEGINNING: Final = "00000000000000"
+_MILLISECOND_TIME: Final = 17
 
 
 @dataclass(frozen=True)
@@ -213,13 +217,23 @@ class Timeline:
         """First write that is not savepointed: what is older was archived, hence committed.
 
         Where savepoints keep all that is left, as after a restore, nothing is missing but what is
-        older than the newest.
+        older than the newest. Beginnings of indexes, whose times are before all others, may come
+        any time.
         """
         if self.whole is not None:
             return self.whole.starts_at
         kept = self.savepointed_times
-        times = [i.requested_time for i in self.instants if i.action in WRITE_ACTIONS]
+        every = [i.requested_time for i in self.instants if i.action in WRITE_ACTIONS]
+        times = [time for time in every if not is_beginning_time(time)] or every
         return next((t for t in times if t not in kept), times[-1] if times else None)
+
+    @cached_property
+    def beginnings(self) -> frozenset[str]:
+        """Times of beginnings of indexes."""
+        if self.whole is not None:
+            return self.whole.beginnings
+        times = (i.requested_time for i in self.instants)
+        return frozenset(time for time in times if is_beginning_time(time))
 
     @cached_property
     def completion_times(self) -> Mapping[str, str]:
@@ -233,9 +247,16 @@ class Timeline:
         }
 
     def is_archived(self, requested_time: str) -> bool:
-        """Whether a time lies before the start of the timeline."""
+        """Whether a time lies before the start of the timeline.
+
+        The beginning of an index does if it is not on the timeline.
+        """
         start = self.starts_at
-        return start is not None and requested_time < start
+        if start is None:
+            return False
+        if is_beginning_time(requested_time) and not is_beginning_time(start):
+            return requested_time not in self.beginnings
+        return requested_time < start
 
     def contains_completed_or_archived(self, requested_time: str) -> bool:
         """Whether what was written at a time is committed: completed here, or archived."""
@@ -244,6 +265,11 @@ class Timeline:
     def completion_time_of(self, requested_time: str) -> str | None:
         """Completion time of the write of a time; None if it is pending or not on the timeline."""
         return self.completion_times.get(requested_time)
+
+
+def is_beginning_time(time: str) -> bool:
+    """Whether a time is that of the beginning of an index in a metadata table, before all."""
+    return len(time) == _MILLISECOND_TIME and time.startswith(_BEGINNING)
 
 
 def _rank(instant: Instant) -> tuple[State, str]:

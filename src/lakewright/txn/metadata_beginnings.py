@@ -14,6 +14,7 @@ from typing import Any, Final
 from lakewright.errors import NotFoundError
 from lakewright.format import property_keys as keys
 from lakewright.format.file_names import parse_data_file
+from lakewright.format.history import history_files
 from lakewright.format.partitions import (
     PARTITION_METADATA_FILE,
     format_partition_metadata,
@@ -22,7 +23,7 @@ from lakewright.format.partitions import (
 from lakewright.format.properties import update_properties
 from lakewright.format.records import CommitMetadata, WriteStat
 from lakewright.metadata.containers import BaseFileWriter
-from lakewright.metadata.creation import NewIndex
+from lakewright.metadata.creation import NewIndex, first_instant
 from lakewright.metadata.definitions import (
     DEFAULT_PATH,
 )
@@ -45,10 +46,10 @@ from lakewright.txn.metadata_undo import DELTA_COMMIT
 
 __all__ = [
     "INDEXING",
+    "beginning_time",
     "claim",
     "commit_beginning",
     "lay_out",
-    "times_of",
     "write_records",
 ]
 
@@ -66,6 +67,19 @@ def times_of(store: MetadataStore, index: str) -> set[str]:
     except NotFoundError:
         return taken
     return taken | {name.instant for name in names if name is not None}
+
+
+def beginning_time(store: MetadataStore, index: str, others: Collection[str] = ()) -> str:
+    """The time of the next beginning of an index; `others` begin at those times.
+
+    Where something was archived it is an ordinary time: Hudi takes what is older than the first
+    instant for committed, and would forget about base files if that became an instant before all.
+    """
+    version = store.properties.version
+    if version.history_is_lsm and history_files(store.storage, store.properties):
+        return store.next_time(after=max(others, default=""))
+    taken = times_of(store, index) | {*others}
+    return first_instant(store.data_properties, store.data_timeline, taken)
 
 
 def lay_out(store: MetadataStore, index: str, groups: int, instant: str) -> None:

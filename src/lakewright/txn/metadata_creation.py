@@ -17,7 +17,6 @@ from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import (
     NewIndex,
     committed_files,
-    first_instant,
     metadata_properties,
 )
 from lakewright.metadata.file_changes import files_records
@@ -28,10 +27,10 @@ from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_beginnings import (
     INDEXING,
+    beginning_time,
     claim,
     commit_beginning,
     lay_out,
-    times_of,
     write_records,
 )
 from lakewright.txn.metadata_definitions import define
@@ -83,7 +82,7 @@ def build_metadata_table(access: Access, further: Further = _nothing_further) ->
             _found(access, lease, properties)
         store = cleared(open_store(access, lease, properties, timeline), lease, "")
         for index in indexes:
-            instant = first_instant(properties, timeline, times_of(store, index.name))
+            instant = beginning_time(store, index.name)
             lay_out(store, index.name, index.groups, instant)
             stats = write_records(store, index, instant, lease.check)
             commit_beginning(store, lease, index.name, instant, stats)

@@ -35,7 +35,7 @@ from lakewright.format.records import (
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
-from lakewright.metadata.creation import NewIndex, first_instant
+from lakewright.metadata.creation import NewIndex
 from lakewright.metadata.file_groups import FILES
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
@@ -45,10 +45,10 @@ from lakewright.txn.liveness import is_alive, who_works_on
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_beginnings import (
     INDEXING,
+    beginning_time,
     claim,
     commit_beginning,
     lay_out,
-    times_of,
     write_records,
 )
 from lakewright.txn.metadata_definitions import define
@@ -113,8 +113,7 @@ def begin_building(
             claim(access, built=present)  # nobody writes to file groups that go away
         begins: dict[str, str] = {}
         for name, number in wanted.items():
-            taken = times_of(store, name) | {*begins.values()}
-            begins[name] = first_instant(properties, timeline, taken)
+            begins[name] = beginning_time(store, name, begins.values())
             lease.check()
             lay_out(store, name, number, begins[name])
         lease.check()
