@@ -15,11 +15,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+import pyarrow as pa
+
 from lakewright.codec.parquet import ParquetFile
-from lakewright.codec.parquet_footer import MAGIC
+from lakewright.codec.parquet_footer import MAGIC, TRAILER_BYTES
 from lakewright.codec.thrift import CompactReader, Field, Fields, Items, Kind, struct_bytes
 
-__all__ = ["NewColumns", "Splice"]
+__all__ = ["NewColumns", "Splice", "Stored", "Written"]
 
 _VERSION, _SCHEMA, _ROWS, _GROUPS, _VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION = range(1, 9)
 _COLUMNS, _BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _COMPRESSED, _ORDINAL = range(1, 8)
@@ -34,6 +36,34 @@ KNOWN_WRITERS: Final = (b"parquet-cpp-arrow version ", b"parquet-mr version 1.1"
 """Writers whose statistics mean what they say."""
 
 
+class Stored(Protocol):
+    """A file as far as its pages move: a `ParquetFile`, or one that was just written."""
+
+    @property
+    def raw_groups(self) -> list[dict[int, Field]]:
+        """Row groups as the footer has them."""
+
+    def read_raw(self, begin: int, size: int, *, path: str) -> bytes:
+        """Stored bytes."""
+
+
+class Written:
+    """A file that was just written, in memory; nobody has to check it."""
+
+    def __init__(self, content: pa.Buffer) -> None:
+        self._bytes = memoryview(content)
+        length = int.from_bytes(self._bytes[-TRAILER_BYTES:][:4], "little")
+        footer = bytes(self._bytes[-TRAILER_BYTES - length : -TRAILER_BYTES])
+        self.raw_groups: list[dict[int, Field]] = (
+            CompactReader(footer).struct()[_GROUPS].value.values
+        )
+        """Row groups as the footer has them."""
+
+    def read_raw(self, begin: int, size: int, *, path: str) -> bytes:  # noqa: ARG002 - `Stored`
+        """Stored bytes."""
+        return bytes(self._bytes[begin : begin + size])
+
+
 class NewColumns(Protocol):
     """Columns of a row group that come from elsewhere."""
 
@@ -41,7 +71,7 @@ class NewColumns(Protocol):
     def rows(self) -> int:
         """How many rows they have."""
 
-    def encoded(self, name: str) -> ParquetFile | None:
+    def encoded(self, name: str) -> Stored | None:
         """A file of one row group with this (top) column alone; None if it is not replaced."""
 
 
@@ -67,7 +97,7 @@ class Splice:
 
     def take(
         self,
-        source: ParquetFile,
+        source: Stored,
         group: int,
         *,
         path: str = "",
@@ -123,7 +153,7 @@ class Splice:
         )
         self._sink.write(footer + len(footer).to_bytes(4, "little") + MAGIC)
 
-    def _copied(self, source: ParquetFile, chunk: Fields, path: str) -> dict[int, Field]:
+    def _copied(self, source: Stored, chunk: Fields, path: str) -> dict[int, Field]:
         """Copy the pages of a column; what the new footer says about it."""
         told: Fields = chunk[_METADATA].value
         begin = _begin(told)
@@ -142,9 +172,9 @@ class _Held:
     def __init__(self, columns: NewColumns | None, kept: frozenset[str]) -> None:
         self._columns = columns
         self._kept = kept
-        self._files: dict[str, ParquetFile | None] = {}
+        self._files: dict[str, Stored | None] = {}
 
-    def file(self, name: str) -> ParquetFile | None:
+    def file(self, name: str) -> Stored | None:
         if self._columns is None:
             return None
         if name not in self._files:

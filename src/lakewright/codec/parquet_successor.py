@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakewright.codec.parquet import ParquetFile, open_parquet
 from lakewright.codec.parquet_rows import SomeRows, some_rows
-from lakewright.codec.parquet_splice import Splice
+from lakewright.codec.parquet_splice import Splice, Written
 from lakewright.codec.parquet_writer import (
     ParquetPolicy,
     ParquetSink,
@@ -70,7 +70,7 @@ class SuccessorSink(ParquetSink):
 
         Nothing was written to the sink then.
         """
-        like = _encoded(schema.empty_table(), policy, [])
+        like = open_parquet(_encoded(schema.empty_table(), policy, []), path="")
         splice = Splice.like(sink, older, like)
         if splice is None:
             return None
@@ -133,7 +133,7 @@ class SuccessorSink(ParquetSink):
     def _write_group(self, table: pa.Table) -> None:
         if self._chosen is None:
             self._chosen = self._dictionary(table)
-        self._splice.take(_encoded(table, self._policy, self._chosen), 0)
+        self._splice.take(Written(_encoded(table, self._policy, self._chosen)), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,18 +145,21 @@ class _Encoding:
     policy: ParquetPolicy
     dictionary: Callable[[pa.Table], list[str]]
 
-    def encoded(self, name: str) -> ParquetFile | None:
+    def encoded(self, name: str) -> Written | None:
         table = self.source(name)
-        return None if table is None else _encoded(table, self.policy, self.dictionary(table))
+        if table is None:
+            return None
+        return Written(_encoded(table, self.policy, self.dictionary(table)))
 
 
 def _columns_of(table: pa.Table) -> ColumnSource:
     return lambda name: table.select([name]) if name in table.column_names else None
 
 
-def _encoded(table: pa.Table, policy: ParquetPolicy, dictionary: Sequence[str]) -> ParquetFile:
+def _encoded(table: pa.Table, policy: ParquetPolicy, dictionary: Sequence[str]) -> pa.Buffer:
+    """A file with these rows as one row group."""
     out = pa.BufferOutputStream()
     with parquet_writer(out, table.schema, policy, dictionary) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=table.num_rows)
-    return open_parquet(out.getvalue(), path="")
+    return out.getvalue()
