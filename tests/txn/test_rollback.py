@@ -69,6 +69,15 @@ def _scheduled(
         return schedule_rollback(access, lease, properties, timeline, target)
 
 
+def _planned(access: Access) -> PendingRollback:
+    """The rollback of the target, scheduled."""
+    properties = access.properties()
+    timeline = access.timeline(properties)
+    target = timeline.get(TARGET, "deltacommit")
+    assert target is not None
+    return _scheduled(access, properties, timeline, target)
+
+
 def _headers(instant: str) -> dict[HeaderKey, str]:
     return {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: '"string"'}
 
@@ -101,11 +110,7 @@ class _Alone:
 
 def test_logs_of_the_failed_write_are_told_with_their_sizes_whatever_a_plan_says() -> None:
     access = _appended(markers=True)
-    properties = access.properties()
-    timeline = access.timeline(properties)
-    target = timeline.get(TARGET, "deltacommit")
-    assert target is not None
-    pending = _scheduled(access, properties, timeline, target)
+    pending = _planned(access)
     gone = f"a/.never-0_{BASE}.log.1_0-0-0"
 
     def like_hudi(request: RollbackRequest) -> RollbackRequest:
@@ -116,7 +121,7 @@ def test_logs_of_the_failed_write_are_told_with_their_sizes_whatever_a_plan_says
 
     requests = [like_hudi(request) for request in pending.plan.rollback_requests or ()]
     plan = replace(pending.plan, rollback_requests=requests)
-    done = undo(access, properties, replace(pending, plan=plan), _Alone())
+    done = undo(access, access.properties(), replace(pending, plan=plan), _Alone())
     told = done.partition_metadata["a"].log_files_from_failed_commit or {}
     size = access.storage.stat(f"a/{LOG}").size
     assert size > 1 and {p.rpartition("/")[2]: n for p, n in told.items()} == {LOG: size}
@@ -220,12 +225,8 @@ def _last_rollback(access: Access) -> RollbackMetadata:
 
 def test_a_rollback_that_died_is_finished_by_the_next_process_under_the_same_instant() -> None:
     access = _appended(markers=True)
-    properties = access.properties()
-    timeline = access.timeline(properties)
-    target = timeline.get(TARGET, "deltacommit")
-    assert target is not None
-    scheduled = _scheduled(access, properties, timeline, target)
-    access.files(properties).start(scheduled.instant, "rollback")
+    scheduled = _planned(access)
+    access.files(access.properties()).start(scheduled.instant, "rollback")
     access.storage.delete(f"a/n-0_0-0-0_{TARGET}.parquet")
     assert roll_back_failed(access).rolled_back == (TARGET,)
     rollbacks = access.timeline(access.properties()).filter_actions("rollback")

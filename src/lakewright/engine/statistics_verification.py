@@ -102,6 +102,7 @@ class _Statistics:
     def __init__(self, snapshot: Snapshot, metadata: MetadataTable, index: str) -> None:
         self._snapshot, self._metadata, self._index = snapshot, metadata, index
         self._partitions = sorted({*listed_folders(snapshot), *metadata.partitions()})
+        self._counts = CountingBlocks(snapshot)
 
     def columns(self) -> Generator[Finding, None, tuple[pa.Schema, int]]:
         """The columns with statistics, in the table's types, and how many records there are.
@@ -141,7 +142,7 @@ class _Statistics:
             yield some, expected, read(some, self._partitions)
 
     def _stored(self, files: Iterable[DataFile]) -> Iterator[FileStatistics]:
-        storage, counts = self._snapshot.storage, CountingBlocks(self._snapshot)
+        storage, counts = self._snapshot.storage, self._counts
         for file in files:
             if file.is_base:
                 facts = base_file_statistics(storage, file.path)

@@ -46,7 +46,6 @@ __all__ = [
 ]
 
 _BEGINNING: Final = "00000000000000"
-_MILLISECOND_TIME: Final = 17
 
 
 @dataclass(frozen=True)
@@ -269,7 +268,7 @@ class Timeline:
 
 def is_beginning_time(time: str) -> bool:
     """Whether a time is that of the beginning of an index in a metadata table, before all."""
-    return len(time) == _MILLISECOND_TIME and time.startswith(_BEGINNING)
+    return time.startswith(_BEGINNING)
 
 
 def _rank(instant: Instant) -> tuple[State, str]:

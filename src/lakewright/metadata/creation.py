@@ -15,7 +15,7 @@ from lakewright.format import property_keys as keys
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.partitions import ListedFile
 from lakewright.format.table_properties import TableProperties, checksum
-from lakewright.format.timeline import Timeline
+from lakewright.format.timeline import Timeline, is_beginning_time
 from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.file_changes import FileChanges
@@ -87,7 +87,7 @@ def first_instant(data: TableProperties, timeline: Timeline, taken: Iterable[str
 def is_beginning(instant: str) -> bool:
     """Whether a time of the metadata table is that of the beginning of an index."""
     base, suffix = instant[:_DIGITS], instant[_DIGITS:]
-    return base.startswith(_FIRST) or (suffix.isdigit() and int(suffix) >= _FIRST_SUFFIX)
+    return is_beginning_time(base) or (suffix.isdigit() and int(suffix) >= _FIRST_SUFFIX)
 
 
 def committed_files(timeline: Timeline, listing: Mapping[str, Iterable[ListedFile]]) -> FileChanges:

@@ -25,12 +25,11 @@ from lakewright.format.records.cleaning import CleanMetadata
 from lakewright.format.records.instants import load_record
 from lakewright.format.records.rollback import RollbackMetadata
 from lakewright.format.table_properties import TableProperties
-from lakewright.format.timeline import Timeline
+from lakewright.format.timeline import Timeline, is_beginning_time
 from lakewright.storage.base import Storage
 
 __all__ = ["check_fresh", "missing_changes", "valid_instants"]
 
-_INIT_PREFIX: Final = "00000000000000"
 _DATA_TIME_CHARS: Final = 17
 _SUFFIX_CHARS: Final = 3
 _FIRST_INIT_SUFFIX: Final = 10
@@ -55,7 +54,7 @@ def valid_instants(
     def is_valid(instant: str) -> bool:
         if not (instant in own or metadata.is_archived(instant)):
             return False
-        if instant in done or instant.startswith(_INIT_PREFIX):
+        if instant in done or is_beginning_time(instant):
             return True
         if suffixed:
             # Hudi 0.x drops what the data timeline archived, 1.x does not; the files are there.
@@ -125,7 +124,7 @@ def _undone_elsewhere(
         for i in metadata.completed().filter_actions("deltacommit")
         if i.requested_time not in on_data
         and not data.is_archived(i.requested_time)
-        and not i.requested_time.startswith(_INIT_PREFIX)
+        and not is_beginning_time(i.requested_time)
         and not _is_operation(i.requested_time)
     }
     if strangers:
@@ -165,7 +164,7 @@ def _initialised_at(metadata: Timeline, *, in_name: bool) -> str | None:
     times = [
         i.completion_time if in_name else i.requested_time[:_DATA_TIME_CHARS]
         for i in metadata.completed()
-        if (i.requested_time.startswith(_INIT_PREFIX) if in_name else _is_init(i.requested_time))
+        if (is_beginning_time(i.requested_time) if in_name else _is_init(i.requested_time))
     ]
     restored = metadata.filter_actions("restore").completed().last()
     if restored is not None:
