@@ -149,6 +149,11 @@ class World:
         done = CommitMetadata(operation_type="COMPACT", compacted=True)
         return self.service("compaction", CompactionPlan(operations=[]).write(v), done.write(v))
 
+    def tell_columns(self) -> str:
+        """A write that tells the columns of the table, which the others here do not."""
+        told = CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": '"string"'})
+        return self.service("commit", b"", told.write(self.access().properties().version))
+
     def savepoint(self, instant: str) -> str:
         """Keep the state of a commit; the path of the savepoint."""
         access = self.access()
@@ -415,6 +420,26 @@ def test_a_replacement_stays_until_its_replaced_files_are_cleaned(version: int) 
     assert world.archive()
     assert world.state() == before
     assert not any(n.startswith(at) for n in world.active())
+
+
+@VERSIONS
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_commit_that_tells_the_columns_stays(version: int, saved: bool) -> None:
+    """Hudi takes no columns from compactions: a restore would lose those that came later."""
+    world = World.new(version)
+    telling = world.tell_columns()
+    compacted = [world.compact() for _ in range(4)]
+    if saved:
+        world.savepoint(compacted[0])
+        for n in range(1, 6):
+            world.tell_columns()
+    before = world.state()
+    plan = run_archive(world.access(), OPTIONS).plan
+    assert plan.instants
+    assert plan.limits[0].kind is LimitKind.SCHEMA
+    assert world.state() == before
+    assert any(n.startswith(telling) for n in world.active())
+    world.check_no_hole()
 
 
 @VERSIONS

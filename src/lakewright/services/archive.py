@@ -38,9 +38,9 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.runtime.events import Event
 from lakewright.runtime.lanes import in_lanes
-from lakewright.services.archive_limits import archive_facts, replaced_limit
+from lakewright.services.archive_limits import archive_facts, replaced_limit, schema_limit
 from lakewright.services.archive_options import ArchiveOptions
-from lakewright.services.archive_plan import ArchivePlan, plan_archive
+from lakewright.services.archive_plan import NOTHING, ArchivePlan, plan_archive
 from lakewright.services.archive_store import ArchiveStore, StateFile, open_store
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
@@ -155,11 +155,15 @@ def _planned(
 ) -> ArchivePlan:
     facts = archive_facts(access, properties, timeline, options, store.begun(timeline))
     plan = plan_archive(timeline, options, facts)
-    # Looking for replaced files lists partitions: only of instants that would go.
-    limit = replaced_limit(access.storage, properties, plan.instants)
-    if limit is None:
+    # These two read and list: only what is said of instants that would go.
+    replaced = replaced_limit(access.storage, properties, plan.instants)
+    telling = schema_limit(access.storage, properties, timeline, options, plan.instants)
+    if telling is not None and telling.before <= (facts.begun.until or NOTHING):
+        telling = None  # a run that died has archived what is newer
+    found = tuple(limit for limit in (replaced, telling) if limit is not None)
+    if not found:
         return plan
-    return plan_archive(timeline, options, replace(facts, limits=(*facts.limits, limit)))
+    return plan_archive(timeline, options, replace(facts, limits=(*facts.limits, *found)))
 
 
 @dataclass

@@ -3,12 +3,14 @@
 Reads, never writes. What cannot be read counts as a reason to keep: a pending rollback without a
 readable plan, a metadata table without a timeline. Replaced file groups are looked for where they
 were: a reader that no longer finds the replacecommit would take files that are still there for
-live ones, whatever the last clean said that it had deleted.
+live ones, whatever the last clean said that it had deleted. And one commit that tells the columns
+stays, for the table and for each savepoint: Hudi does not ask compactions, and would go back to the
+columns that the table was created with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from lakewright.errors import LakewrightError
 from lakewright.format.archived_timeline import archived_times
@@ -18,6 +20,7 @@ from lakewright.format.partitions import list_files
 from lakewright.format.properties import PROPERTIES_FILE, parse_properties
 from lakewright.format.records import load_commit_metadata
 from lakewright.format.table_properties import TableProperties
+from lakewright.format.table_schema import SERVICE_OPERATIONS
 from lakewright.format.timeline import Timeline, earliest_commit_to_retain, load_timeline
 from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.services.archive_options import ArchiveOptions
@@ -28,7 +31,7 @@ from lakewright.txn.access import Access
 from lakewright.txn.metadata_gate import has_metadata_table
 from lakewright.txn.rollback import pending_rollbacks
 
-__all__ = ["archive_facts", "archived_after", "replaced_limit"]
+__all__ = ["archive_facts", "archived_after", "replaced_limit", "schema_limit"]
 
 
 def archive_facts(
@@ -125,6 +128,35 @@ def replaced_limit(
                 time = instant.requested_time
                 return Limit(LimitKind.REPLACED_FILES, time, time)
     return None
+
+
+def schema_limit(
+    storage: Storage,
+    properties: TableProperties,
+    timeline: Timeline,
+    options: ArchiveOptions,
+    going: Collection[Instant],
+) -> Limit | None:
+    """The first of these without which nobody would know the columns, now or after a restore."""
+    if not going:
+        return None
+    commits = timeline.commits().completed().instants
+    saved = timeline.savepoints().first()
+    targets = [commits[-1].requested_time]
+    if saved is not None and not options.beyond_savepoint:  # it keeps all that is behind it
+        targets.insert(0, saved.requested_time)
+    for target in targets:
+        until = reversed([c for c in commits if c.requested_time <= target])
+        newest = next((c for c in until if _tells_columns(storage, properties, c)), None)
+        if newest is not None and newest in going:
+            return Limit(LimitKind.SCHEMA, newest.requested_time, newest.requested_time)
+    return None
+
+
+def _tells_columns(storage: Storage, properties: TableProperties, commit: Instant) -> bool:
+    metadata = load_commit_metadata(storage, properties, commit)
+    changes = (metadata.operation_type or "").upper() not in SERVICE_OPERATIONS
+    return changes and bool(metadata.schema)
 
 
 def archived_after(

@@ -45,6 +45,7 @@ class LimitKind(Enum):
     METADATA_TABLE = "the metadata table was not compacted since"
     DATA_TIMELINE = "the table's own timeline has it"
     SAVEPOINT = "a savepoint"
+    SCHEMA = "no other commit tells the columns of the table, or of a savepoint"
     REPLACED_FILES = "files that were replaced and are not cleaned yet"
     COMPACTION_TRIGGER = "delta commits that are counted for the next compaction"
     LAST_CLEAN = "what the last clean retained"
