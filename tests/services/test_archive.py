@@ -431,7 +431,7 @@ def test_a_commit_that_tells_the_columns_stays(version: int, saved: bool) -> Non
     compacted = [world.compact() for _ in range(4)]
     if saved:
         world.savepoint(compacted[0])
-        for n in range(1, 6):
+        for _ in range(5):
             world.tell_columns()
     before = world.state()
     plan = run_archive(world.access(), OPTIONS).plan

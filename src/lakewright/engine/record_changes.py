@@ -81,10 +81,11 @@ class GroupChange:
 
     @property
     def bytes(self) -> int:
-        """What looking at it reads, at most."""
+        """The size of its files: what looking at it reads, at most."""
         slices = [slice_ for slice_ in (self.before, self.after) if slice_ is not None]
-        logs = sum(log.size for slice_ in slices for log in slice_.logs)
-        return logs + sum(slice_.base.size for slice_ in slices if slice_.base is not None)
+        sizes = {log.path: log.size for slice_ in slices for log in slice_.logs}
+        sizes |= {s.base.path: s.base.size for s in slices if s.base is not None}
+        return sum(sizes.values())
 
 
 @dataclass(frozen=True, slots=True)
