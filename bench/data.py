@@ -7,8 +7,10 @@ version (ours, the Rust one, Hudi itself) can be measured on the same bytes.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -35,6 +37,17 @@ META = (
     "_hoodie_partition_path",
     "_hoodie_file_name",
 )
+
+
+def cached(name: str, fill: Callable[[Path], None]) -> Path:
+    """A folder of the cache; filled if it is not there."""
+    path = (CACHE / name).resolve()
+    if not path.exists():
+        partial = path.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        fill(partial)
+        partial.rename(path)
+    return path
 
 
 @dataclass(frozen=True)

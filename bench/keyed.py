@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.contest import RESULTS, Sample, median, record
-from bench.data import CACHE
+from bench.data import CACHE, cached
 from bench.plots import plot_bars, plot_curves
 from bench.processes import NEWEST, ROOT, Contender, GoneError, RefusedError, WarmProcess, warm
 from bench.report import Report
@@ -76,17 +76,7 @@ class Base:
         """Where it is, made if it is not there."""
         indexed = "-indexed" if self.indexes else ""
         name = f"keyed-{self.type}-{self.rows}-{self.groups}-{self.columns}{indexed}"
-        path = (CACHE / name).resolve()
-        if path.exists():
-            return path
-        partial = path.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        if self.type == "delta":
-            self._fill_delta(partial)
-        else:
-            self._fill(partial)
-        partial.rename(path)
-        return path
+        return cached(name, self._fill_delta if self.type == "delta" else self._fill)
 
     def _parts(self) -> Iterator[pa.Table]:
         """The rows of each file group."""

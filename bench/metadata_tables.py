@@ -6,8 +6,6 @@ listing and their statistics. `KeyIndex` has a record index that is much larger 
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -16,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.data import CACHE
+from bench.data import cached
 from lakewright import Table
 from lakewright.format.version import TableVersion
 from lakewright.metadata.creation import NewIndex
@@ -56,7 +54,7 @@ class ManyFiles:
 
     def table(self) -> Path:
         """Where it is, made if it is not there."""
-        return _made(f"statistics-{self.files}-{self.partitions}-{self.rows}", self._fill)
+        return cached(f"statistics-{self.files}-{self.partitions}-{self.rows}", self._fill)
 
     @property
     def where(self) -> str:
@@ -97,7 +95,7 @@ class KeyIndex:
 
     def table(self) -> Path:
         """Where it is, made if it is not there."""
-        return _made(f"record-index-{self.keys}-{self.groups}", self._fill)
+        return cached(f"record-index-{self.keys}-{self.groups}", self._fill)
 
     def located(self) -> pa.Table:
         """The keys and their places."""
@@ -128,13 +126,3 @@ class KeyIndex:
                 "instant_ms": pa.array(np.full(self.keys, 1_766_264_468_078)),
             }
         )
-
-
-def _made(name: str, fill: Callable[[Path], None]) -> Path:
-    path = (CACHE / name).resolve()
-    if not path.exists():
-        partial = path.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        fill(partial)
-        partial.rename(path)
-    return path

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.data import CACHE
+from bench.data import CACHE, cached
 from bench.keyed import Base
 from bench.write_data import Events
 from lakewright import Table
@@ -53,14 +53,11 @@ class Merging:
 
     def table(self) -> Path:
         """Where it is, made if it is not there."""
-        path = (CACHE / f"merging-{self.rows}-{self.updates}-{self.groups}").resolve()
-        if not path.exists():
-            partial = path.with_suffix(".partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            shutil.copytree(Base("mor", self.rows, self.groups).table(), partial)
-            Table.open(partial).upsert(self._updates(), options={"hoodie.index.type": "SIMPLE"})
-            partial.rename(path)
-        return path
+        return cached(f"merging-{self.rows}-{self.updates}-{self.groups}", self._fill)
+
+    def _fill(self, path: Path) -> None:
+        shutil.copytree(Base("mor", self.rows, self.groups).table(), path)
+        Table.open(path).upsert(self._updates(), options={"hoodie.index.type": "SIMPLE"})
 
     def _updates(self) -> pa.Table:
         """Rows of the table, at random; one in ten is older than what is stored, and loses."""
@@ -90,7 +87,7 @@ class ManyFiles:
 
     def table(self) -> Path:
         """Where it is, made if it is not there."""
-        return _made(f"files-{self.version}-{self.files}-{self.commits}", self._fill)
+        return cached(f"files-{self.version}-{self.files}-{self.commits}", self._fill)
 
     def _fill(self, path: Path) -> None:
         properties = _created(path, self.version)
@@ -126,7 +123,7 @@ class LongTimeline:
 
     def table(self) -> Path:
         """Where it is, made if it is not there."""
-        return _made(f"instants-{self.version}-{self.instants}", self._fill)
+        return cached(f"instants-{self.version}-{self.instants}", self._fill)
 
     def _fill(self, path: Path) -> None:
         properties = _created(path, self.version)
@@ -140,16 +137,6 @@ class LongTimeline:
             before = instant
         for name in names:
             (path / "p0" / name).write_bytes(b"x" * FILE_BYTES)
-
-
-def _made(name: str, fill: Callable[[Path], None]) -> Path:
-    path = (CACHE / name).resolve()
-    if not path.exists():
-        partial = path.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        fill(partial)
-        partial.rename(path)
-    return path
 
 
 def _created(path: Path, version: int) -> TableProperties:

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from lakewright.errors import MetadataTableError
 from lakewright.format.partitions import ListedFile
 from lakewright.metadata.files import (
-    Difference,
-    compare,
     file_table,
     listed_files,
     listed_partitions,
@@ -130,14 +128,3 @@ def test_many_partitions_are_listed_as_columns(tmp_path: Path) -> None:
     assert table.num_rows == 3500
     assert table["partition"].to_pylist()[::7] == partitions
     assert np.asarray(table["size"]).sum() == 500 * 28
-
-
-def test_a_comparison_names_what_differs() -> None:
-    listing = {"p": [ListedFile("a", 1, 5), ListedFile("b", 2, 5)], "q": []}
-    metadata = {"p": [ListedFile("b", 3), ListedFile("c", 4)]}
-    assert compare(listing, metadata) == [
-        Difference("p", "a", 1, None),
-        Difference("p", "b", 2, 3),
-        Difference("p", "c", None, 4),
-    ]
-    assert compare(listing, {"p": [ListedFile("a", 1), ListedFile("b", 2)]}) == []

@@ -10,7 +10,7 @@ a file that the base also lists comes back to life. Folding once, in order, does
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,9 +27,7 @@ from lakewright.metadata.records import Decoded, FileGroupReader, Keys, Part, de
 
 __all__ = [
     "FILE_TABLE",
-    "Difference",
     "FoldedLists",
-    "compare",
     "file_table",
     "folded_lists",
     "listed_files",
@@ -41,16 +39,6 @@ _COLUMNS: Final = ("type", FILE_LIST)
 FILE_TABLE: Final = pa.schema(
     [("partition", pa.string()), ("name", pa.string()), ("size", pa.int64())]
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A file about which the metadata table and a listing disagree; None is absent."""
-
-    partition: str
-    name: str
-    listed_size: int | None
-    metadata_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +107,6 @@ def listed_files(reader: FileGroupReader, partitions: Sequence[str]) -> dict[str
         out[partition] = sorted(map(ListedFile, names[first:end], sizes[first:end]))
         first = end
     return out
-
-
-def compare(
-    listing: Mapping[str, Iterable[ListedFile]], metadata: Mapping[str, Iterable[ListedFile]]
-) -> list[Difference]:
-    """Files that only one of the two knows, or whose sizes differ; sorted."""
-    stored = {(p, f.name): f.size for p, files in listing.items() for f in files}
-    told = {(p, f.name): f.size for p, files in metadata.items() for f in files}
-    return [
-        Difference(*key, stored.get(key), told.get(key))
-        for key in sorted(stored.keys() | told.keys())
-        if stored.get(key) != told.get(key)
-    ]
 
 
 def folded_lists(parts: Sequence[Part]) -> FoldedLists:

@@ -8,7 +8,7 @@ the data table's completed instants say; blocks of instants that did not complet
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -17,7 +17,6 @@ import pyarrow as pa
 from lakewright.codec.bloom import BloomFilter
 from lakewright.errors import LakewrightError, MetadataTableError
 from lakewright.expr.prune import RangeColumns
-from lakewright.format.file_names import parse_data_file
 from lakewright.format.file_slices import FileSlice
 from lakewright.format.log_block import read_blocks
 from lakewright.format.log_scan import select_blocks
@@ -36,7 +35,6 @@ from lakewright.metadata.file_groups import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
-from lakewright.metadata.files import Difference
 from lakewright.metadata.keys import file_group_number
 from lakewright.metadata.record_index import (
     record_locations,
@@ -76,7 +74,6 @@ class MetadataTable:
         """Use `open`."""
         self._data_storage = storage
         self._data_properties = properties
-        self._data_timeline = timeline
         self._storage = storage.child(METADATA_FOLDER)
         self._properties = own_properties
         self._timeline = own_timeline
@@ -142,19 +139,6 @@ class MetadataTable:
     def file_table(self, partitions: Sequence[str]) -> pa.Table:
         """Data files as columns: partition, name, size."""
         return files_index.file_table(self.groups(FILES)[0], partitions)
-
-    def compare_with_listing(self, listing: Mapping[str, Sequence[ListedFile]]) -> list[Difference]:
-        """Where a listing of the whole table and this one differ.
-
-        A listed file of an instant that is not completed belongs in neither and is no difference.
-        At version 6 a log file does not tell its instant, so one of a pending commit is.
-        """
-        found = files_index.compare(listing, self.files(self.partitions()))
-        return [d for d in found if d.metadata_size is not None or self._is_committed(d.name)]
-
-    def _is_committed(self, name: str) -> bool:
-        parsed = parse_data_file(name)
-        return parsed is None or self._data_timeline.contains_completed_or_archived(parsed.instant)
 
     def statistics_columns(self) -> Container[str]:
         """Columns that may have statistics of files; every name, where no definition lists them."""
