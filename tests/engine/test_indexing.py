@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakewright.engine.index_building import build_beside_writers
@@ -13,7 +15,13 @@ from lakewright.format.instant import State
 from lakewright.format.properties import load_properties
 from lakewright.format.records import load_plan, load_record
 from lakewright.merge.registry import MergerRegistry
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, RECORD_INDEX
+from lakewright.metadata.file_groups import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    RECORD_INDEX,
+)
 from lakewright.runtime import Event
 from lakewright.services.clean import CleanOptions, run_clean
 from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
@@ -81,6 +89,31 @@ def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -
     world.write(upsert(rows("a1", "d1", n=6)))
     check_listed(world)
     assert pending_in_metadata(world) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_columns_that_come_meanwhile_are_in_the_statistics(version: int) -> None:
+    world = indexed(version, "mor")
+    begun: list[Event] = []
+    grown = rows("a1", "d1", n=5).append_column("more", pa.array([7, 8]))
+    hear = when("indexing.begun", lambda: world.write(upsert(grown)))
+
+    def listen(event: Event) -> None:
+        begun.extend([event] if event.kind == "indexing.begun" else [])
+        hear(event)
+
+    build(replace(access_of(world), on_event=listen), NEW)
+    assert len(begun) == 2
+    metadata = Table(world.storage, clock=world.clock).snapshot().opened.metadata
+    assert metadata is not None
+    assert "more" in metadata.statistics_columns()
+    told = metadata.column_stats(pa.schema([("more", pa.int64())]))["more"]
+    assert pc.max(told["max"]).as_py() == 8
+    if PARTITION_STATS in metadata.indexes:
+        told = metadata.partition_stats(pa.schema([("more", pa.int64())]))["more"]
+        nulls = dict(zip(*(told[n].to_pylist() for n in ("partition", "null_count")), strict=True))
+        assert nulls["a"] and nulls["b"] and not nulls["d"]
+    check_listed(world)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lakewright.engine.coexistence import open_access
@@ -67,6 +69,12 @@ def _start(version: int, type_: str, statistics: bool) -> dict[str, bytes]:
     snapshot = load_snapshot(world.storage, clock=world.clock)
     assert build_indexes(access_of(world), snapshot, ALL if statistics else (), MergerRegistry())
     return {path: bytes(content) for path, content in world.bucket.objects().items()}
+
+
+STATISTICS = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+}
 
 
 def indexed(version: int, type_: str, *, statistics: bool = False) -> World:
@@ -197,6 +205,24 @@ BACK_AND_FORTH = (
     upsert(rows("b1", n=6)),
     upsert(rows("b1", "c1", n=7)),
 )
+
+
+def test_logs_of_some_columns_have_no_statistics(tmp_path: Path) -> None:
+    """What is changed in one file and what is kept in another must not hide a row together."""
+    schema = pa.schema([("id", pa.string()), *((name, pa.int64()) for name in ("c", "d", "ts"))])
+    table = Table.create(
+        tmp_path / "t", schema=schema, type="mor", version=8, key=["id"], ordering=["ts"]
+    )
+    first = pa.table({"id": ["a"], "c": [1], "d": [4], "ts": [1]}, schema=schema)
+    table.append(first, options=STATISTICS)
+    part = pa.table({"id": ["a"], "d": [5], "ts": [2]})
+    table.upsert(part, columns=["d"], options=STATISTICS)
+    metadata = table.snapshot().opened.metadata
+    assert metadata is not None
+    told = metadata.column_stats(pa.schema([("d", pa.int64())]))["d"]
+    assert told["max"].to_pylist() == [4]
+    assert table.scan(where="c = 1 and d = 5").to_arrow().num_rows == 1
+    assert [f for f in table.metadata.verify() if isinstance(f, Difference)] == []
 
 
 @pytest.mark.parametrize(

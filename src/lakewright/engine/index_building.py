@@ -76,7 +76,7 @@ def build_beside_writers(
         first = FirstRecords(building.basis, registry, access.spawner)
         try:
             new = first.of({**building.groups}, list_table(access.storage))
-            if building.finish(new):
+            if building.finish(new, building.basis.schema.arrow.names):
                 return sorted(building.groups)
         except NotFoundError:
             pass  # a clean took what was to be read

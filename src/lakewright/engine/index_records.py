@@ -66,6 +66,7 @@ from lakewright.storage.base import Storage
 __all__ = [
     "Looking",
     "filter_records",
+    "in_whole",
     "indexing_of",
     "looking_here",
     "secondary_definition",
@@ -75,6 +76,7 @@ __all__ = [
 ]
 
 FILES_AT_ONCE: Final = 4
+_A_NULL: Final = ColumnFacts(None, None, 1, 1, 0, 0)
 _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
 
@@ -187,7 +189,7 @@ def _older(snapshot: Snapshot, columns: pa.Schema) -> list[FileStatistics]:
     came = {*columns.names} - {*stored_columns(snapshot).names}
     if not came:
         return []
-    nulls = {name: ColumnFacts(None, None, 1, 1, 0, 0) for name in came}
+    nulls = dict.fromkeys(came, _A_NULL)
     inhabited = {slice_.group.partition for slice_ in snapshot.live_slices()}
     return [FileStatistics(partition, "", nulls) for partition in sorted(inhabited)]
 
@@ -241,16 +243,34 @@ def statistics_changes(
     partitions."""
     changes = {}
     if COLUMN_STATS in wanted:
-        whole = [file for file in files if len(file.columns) == len(columns)]
-        records = statistics_records(statistics_tables(whole, columns), version=version)
+        told = [file for file in files if in_whole(file, columns)]
+        records = statistics_records(statistics_tables(told, columns), version=version)
         changes[COLUMN_STATS] = IndexChange(records)
     if PARTITION_STATS in wanted:
         written = {file.partition for file in files}
-        all_ = [*files, *(file for file in before if file.partition in written)]
+        all_ = [_with_nulls(file, columns) for file in files]
+        all_ += [file for file in before if file.partition in written]
         tables = {n: _per_partition(t) for n, t in statistics_tables(all_, columns).items()}
         records = statistics_records(tables, of_partitions=True, version=version)
         changes[PARTITION_STATS] = IndexChange(records)
     return changes
+
+
+def in_whole(file: FileStatistics, columns: pa.Schema) -> bool:
+    """Whether statistics of a file may be told: what it lacks is taken for nulls.
+
+    That is so in a base file from before the column came. In a log it may be that only some columns
+    of rows changed; then one file of a slice would have what a filter asks of some columns, another
+    what it asks of the others, and none would be read.
+    """
+    is_base = isinstance(parse_data_file(file.name), BaseFileName)
+    return is_base or len(file.columns) == len(columns)
+
+
+def _with_nulls(file: FileStatistics, columns: pa.Schema) -> FileStatistics:
+    """One null stands for the rows of a file that lacks a column."""
+    lacking = {name: _A_NULL for name in columns.names if name not in file.columns}
+    return replace(file, columns={**file.columns, **lacking}) if lacking else file
 
 
 def told_files(

@@ -9,22 +9,24 @@ files are committed, and the table says that it has the indexes.
 A process that dies leaves indexes to which everybody goes on writing and which nobody reads.
 Whoever builds next begins anew, with file groups of a later time: what the dead process wrote, or
 writes should it only have stood still, is older than they and counts for nothing. The end is
-refused, and the build begins anew, if a commit came meanwhile that the indexes do not know, or if
-somebody compacted them.
+refused, and the build begins anew, if a commit came meanwhile that the indexes do not know or that
+brought columns which they know nothing of, or if somebody compacted them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from lakewright.codec.avro.schema import Record, parse_schema
 from lakewright.errors import FencedError, MetadataTableError, PlanBusyError
 from lakewright.format.file_names import BaseFileName, parse_data_file
 from lakewright.format.instant import COMMIT_ACTIONS, Instant, State
 from lakewright.format.partitions import list_files
 from lakewright.format.records import (
+    CommitMetadata,
     IndexCommitMetadata,
     IndexPartitionInfo,
     IndexPlan,
@@ -169,8 +171,8 @@ class Building(Generic[T]):
     """The table as it was then."""
     heartbeat: Heartbeat
 
-    def finish(self, indexes: Sequence[NewIndex]) -> bool:
-        """Write the first records and let the table have the indexes.
+    def finish(self, indexes: Sequence[NewIndex], columns: Collection[str]) -> bool:
+        """Write the first records, of a table with these columns, and let it have the indexes.
 
         False: something came in between, and they must be built anew. `FencedError`: another
         process builds them now.
@@ -192,7 +194,7 @@ class Building(Generic[T]):
             store = cleared(open_store(access, lease, properties, timeline), lease, "")
             if any(_is_compacted(store, index, at) for index, at in self.begins.items()):
                 return False
-            if not all(self._knows(store, commit) for commit in self._since(timeline)):
+            if not all(self._knows(store, commit, columns) for commit in self._since(timeline)):
                 return False
             present = properties.metadata_partitions
             left = [i for i in properties.metadata_partitions_inflight if i not in self.groups]
@@ -239,8 +241,8 @@ class Building(Generic[T]):
             if i.action in told and (i.requested_time, i.action) not in known
         ]
 
-    def _knows(self, store: MetadataStore, commit: Instant) -> bool:
-        """Whether the changes of a commit came into the indexes.
+    def _knows(self, store: MetadataStore, commit: Instant, columns: Collection[str]) -> bool:
+        """Whether the changes of a commit came into the indexes, and are of columns they know.
 
         Indexes of files hear of every commit that writes some, but not of files that a clean takes
         away before they can be asked about them. Of records only what changed is told, so that the
@@ -253,6 +255,8 @@ class Building(Generic[T]):
         if found is None or not found.completed:
             return False
         data = load_commit_metadata(self.access.storage, store.data_properties, commit)
+        if of_files and not _names(data) <= {*columns}:
+            return False
         told = load_commit_metadata(store.storage, store.properties, found)
         return not data.data_paths or of_files <= told.partition_to_write_stats.keys()
 
@@ -266,6 +270,12 @@ class Building(Generic[T]):
         lease.check()
         access.files(properties).complete(self.instant, INDEXING, content, completed)
         remove_fence(access.storage, self.instant)
+
+
+def _names(commit: CommitMetadata) -> set[str]:
+    """The columns that a commit tells of."""
+    schema = parse_schema(commit.schema) if commit.schema else None
+    return {field.name for field in schema.fields} if isinstance(schema, Record) else set()
 
 
 def _is_compacted(store: MetadataStore, index: str, begun: str) -> bool:
