@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from isal import isal_zlib
 
 from lakewright.codec.crc32c import crc32c_chunks
 from lakewright.codec.hfile.layout import CODEC_GZ, Site
@@ -187,10 +188,10 @@ def _wrong_checksums(
 
 def _inflated(stored: memoryview, size: int, site: Site, offset: int) -> bytes:
     """One gzip member that must give exactly `size` bytes; what follows the member is ignored."""
-    inflater = zlib.decompressobj(_GZIP_WINDOW)
+    inflater = isal_zlib.decompressobj(_GZIP_WINDOW)
     try:
         raw = inflater.decompress(stored, size + 1)
-    except zlib.error as broken:
+    except isal_zlib.error as broken:  # type: ignore[misc]  # its stub names no class
         raise site.corrupt(f"a block cannot be inflated ({broken})", offset) from broken
     if len(raw) != size or not inflater.eof:
         raise site.corrupt(f"a block does not inflate to {size} bytes", offset)
