@@ -1,10 +1,10 @@
 """Getting lakewright to Spark's workers, and finding out what they lack.
 
 On one machine the workers run the driver's interpreter and have everything. On a cluster the
-package travels as a zip; the compiled packages below it (pyarrow, numpy) and pydantic cannot travel
-so and must be installed where the workers run. `probe` asks real workers what they have, without
-needing lakewright there, and `require_workers` turns what is missing into an error that says what
-to install and where.
+package travels as a zip; the compiled packages below it (pyarrow, numpy, isal) and pydantic cannot
+travel so and must be installed where the workers run. `probe` asks real workers what they have,
+without needing lakewright there, and `require_workers` turns what is missing into an error that
+says what to install and where.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lakewright.storage.resolve import open_storage
 __all__ = ["WorkerReport", "package_zip", "probe", "require_workers", "ship_package"]
 
 PACKAGE = "lakewright"
-NEEDED = (PACKAGE, "numpy", "pyarrow", "pydantic")
+NEEDED = (PACKAGE, "isal", "numpy", "pyarrow", "pydantic")
 """What reading in a worker imports."""
 LEFT_HERE = ("__pycache__", "cli", "testing")
 """Folders of the package that no worker imports."""
