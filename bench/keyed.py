@@ -297,7 +297,8 @@ def _asked(
     except (GoneError, RefusedError) as error:
         if c.how in ("spark", "arrow"):
             raise SystemExit(f"{work.name}: {c.name}: {error}") from error
-        result.gave_up[c.name] = str(error).splitlines()[0][:200]
+        # The second line of an error from the JVM tells what it was.
+        result.gave_up[c.name] = " ".join(str(error).splitlines()[:2])[:200]
         print(f"  {work.name}: {c.name} gave up: {result.gave_up[c.name]}", flush=True)
         return None
 
