@@ -8,6 +8,7 @@ completed; no sign of life, fence, marker, lock or unfinished file is left.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -29,6 +30,7 @@ from lakewright.format.records import (
 from lakewright.storage import LocalStorage
 
 NO_BATCH = "?"
+HEARTBEATS_S = 10.0
 DATA_ENDINGS = (".parquet", ".log.")
 
 
@@ -40,6 +42,7 @@ def be_judge(pipe: Connection, work: Work, committed: Sequence[int], begun: Sequ
     except LakewrightError as error:
         pipe.send(("wrong", [f"the next process fails: {type(error).__name__}: {error}"]))
         return
+    _wait_for_heartbeats()
     wrong = [
         *_completed_twice(work.table),
         *left_over(work.table),
@@ -55,6 +58,13 @@ def _go_on(work: Work, batch: int) -> None:
     if work.stage.kind.type == "mor":
         table.services.compaction.run()
     table.services.clean.run()
+
+
+def _wait_for_heartbeats() -> None:
+    """A last heartbeat that was on its way when its write ended takes itself away."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("heartbeat-"):
+            thread.join(HEARTBEATS_S)
 
 
 def _completed_twice(table: Path) -> Iterator[str]:
