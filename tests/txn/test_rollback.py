@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -185,9 +187,12 @@ class _ComesLate(NoFaults):
 class _StandsStill(NoFaults):
     """A process that stands still for an hour, before or after it writes a command block."""
 
-    def __init__(self, clock: ManualClock, *, effect: bool) -> None:
+    def __init__(
+        self, clock: ManualClock, *, effect: bool, others: Callable[[], None] | None
+    ) -> None:
         self._clock = clock
         self._effect = effect
+        self._others = others
 
     def before(self, operation: Operation) -> None:
         """Stand still before the block is there."""
@@ -202,18 +207,51 @@ class _StandsStill(NoFaults):
     def _stand(self, operation: Operation) -> None:
         if operation.name == "create_if_absent" and operation.path.endswith(".log.2_1-0-1"):
             self._clock.advance(3600)
+            if self._others is not None:
+                others, self._others = self._others, None
+                others()
+
+
+def _finish(access: Access, *, silently: bool) -> None:
+    """What another process does: it rolls back, or it had done so and completes the rollback."""
+    if not silently:
+        assert roll_back_failed(access).rolled_back == (TARGET,)
+        return
+    properties = access.properties()
+    rollback = access.timeline(properties).filter_actions("rollback").pending().last()
+    assert rollback is not None
+    files = access.files(properties)
+    time = rollback.requested_time
+    done = RollbackMetadata(
+        start_rollback_time=time,
+        time_taken_in_millis=1,
+        total_files_deleted=0,
+        commits_rollback=[TARGET],
+        partition_metadata={},
+    )
+    files.remove(TARGET, "deltacommit")
+    files.complete(time, "rollback", done.write(properties.version), time)
 
 
 @pytest.mark.parametrize("effect", [True, False])
-def test_a_command_block_that_comes_too_late_is_taken_back(effect: bool) -> None:
+@pytest.mark.parametrize("silently", [None, False, True])
+def test_a_late_command_block_goes_only_if_the_rollback_was_finished_without_it(
+    effect: bool, silently: bool | None
+) -> None:
     clock = ManualClock(START_MS)
     bucket = MemoryBucket(clock=clock)
     access = _appended(markers=True, access=new_access(MemoryStorage(bucket), clock))
-    late = MemoryStorage(bucket, faults=_StandsStill(clock, effect=effect))
+    others = None if silently is None else partial(_finish, access, silently=silently)
+    late = MemoryStorage(bucket, faults=_StandsStill(clock, effect=effect, others=others))
     with pytest.raises(FencedError):
         roll_back(replace(access, storage=late), TARGET)
-    assert not access.storage.exists(f"a/.g-0_{BASE}.log.2_1-0-1")
-    assert roll_back_failed(access).rolled_back == (TARGET,)
+    path = f"a/.g-0_{BASE}.log.2_1-0-1"
+    assert access.storage.exists(path) == (silently is not True)
+    if silently is None:
+        assert roll_back_failed(access).rolled_back == (TARGET,)
+    parts = _last_rollback(access).partition_metadata
+    told = (parts["a"].rollback_log_files or {}) if parts else {}
+    assert any(log.endswith(path) for log in told) == (silently is not True)
 
 
 def _last_rollback(access: Access) -> RollbackMetadata:

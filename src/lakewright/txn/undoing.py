@@ -20,6 +20,7 @@ from lakewright.format.records import (
     RollbackPartitionMetadata,
     RollbackRequest,
     file_name,
+    load_rollback_metadata,
 )
 from lakewright.format.table_properties import TableProperties
 from lakewright.storage.base import Storage
@@ -104,7 +105,7 @@ def _undo(
         _delete(access.storage, partition, name, done)
     blocks = request.log_blocks_to_be_deleted or {}
     if blocks and properties.version.rollback_by_log_block:
-        _write_command_block(access, rollback, request, watch)
+        _write_command_block(access, properties, rollback, request, watch)
         done.failed_logs.setdefault(partition, {}).update(_sizes(access.storage, partition, blocks))
 
 
@@ -125,11 +126,16 @@ def _delete(storage: Storage, partition: str, name: str, done: _Undone) -> None:
 
 
 def _write_command_block(
-    access: Access, rollback: PendingRollback, request: RollbackRequest, watch: Watch
+    access: Access,
+    properties: TableProperties,
+    rollback: PendingRollback,
+    request: RollbackRequest,
+    watch: Watch,
 ) -> None:
     """Cancel the target's blocks in one file group, by a log file of its own.
 
-    One that comes too late is taken back: whoever finished the rollback does not know of it.
+    One that came after another process had finished the rollback is taken back: nobody knows of it.
+    Otherwise it stays, as a plan or a savepoint may name it: whoever finishes finds its marker.
     """
     partition, file_id = request.partition_path, request.file_id or ""
     base_instant = request.latest_base_instant or ""
@@ -145,9 +151,20 @@ def _write_command_block(
         try:
             watch.check()
         except ConflictError:
-            access.storage.delete(path)
+            if _finished_without(access, properties, rollback.instant, path):
+                access.storage.delete(path)
             raise
         return
+
+
+def _finished_without(access: Access, properties: TableProperties, instant: str, path: str) -> bool:
+    """Whether a rollback is completed and does not tell of a log."""
+    found = access.timeline(properties).get(instant, "rollback")
+    if found is None or not found.completed:
+        return False
+    metadata = load_rollback_metadata(access.storage, properties, found)
+    told = (p.rollback_log_files or {} for p in metadata.partition_metadata.values())
+    return full_path(access.storage, path) not in {log for logs in told for log in logs}
 
 
 def _collect_command_logs(storage: Storage, instant: str, done: _Undone) -> None:

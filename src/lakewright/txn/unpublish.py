@@ -74,6 +74,7 @@ def unpublish(
     files = access.files(properties)
     requested = files.path(target.requested_time, pending.action, State.REQUESTED)
     if completed_kind(metadata) is not None and not access.storage.exists(requested):
+        lease.check()  # whoever stood still may see what others have done since
         raise CorruptFileError(
             f"The plan of the {pending.action} {target.requested_time} is gone.",
             hint="It is being archived. Run archiving, which finishes that, and look again.",
