@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 from lakewright.format.file_names import LogFileName
 from lakewright.format.log_block import (
     BlockType,
@@ -44,8 +47,13 @@ def _logs(storage: Storage) -> list[str]:
     return sorted(i.path for i in storage.walk("a") if ".log." in i.path)
 
 
-def _taken_back(access: Access, name: str = LOG, kind: MarkerType = MarkerType.APPEND) -> list[str]:
-    take_back(access.storage, FENCE, Marker("a", name, kind))
+def _taken_back(
+    access: Access,
+    name: str = LOG,
+    kind: MarkerType = MarkerType.APPEND,
+    fence: Fence = FENCE,
+) -> list[str]:
+    take_back(access.storage, fence, Marker("a", name, kind))
     return _logs(access.storage)
 
 
@@ -71,6 +79,14 @@ def test_nothing_of_a_write_that_is_being_committed_is_cancelled() -> None:
     access.files(access.properties()).request(LATE, "deltacommit")
     assert _taken_back(access) == []
     assert _taken_back(_table(OLDEST, SLICE, LATE)) == []
+
+
+def test_the_process_that_would_commit_knows_that_its_write_is_rolled_back() -> None:
+    access = _table(OLDEST, SLICE)
+    access.files(access.properties()).request(LATE, "deltacommit")
+    own = replace(FENCE, own=True)
+    assert len(_taken_back(access, fence=own)) == 2
+    assert pickle.loads(pickle.dumps(own)) == FENCE
 
 
 def test_a_log_behind_a_slice_that_was_taken_back_goes() -> None:

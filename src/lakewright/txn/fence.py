@@ -38,6 +38,12 @@ class Fence:
     requested one of an instant that has no inflight file yet."""
     attempt: str = ""
     """Which attempt at the instant; empty where there is only one."""
+    own: bool = False
+    """Whether it is asked by the process that will commit, which then knows why it is closed: only
+    a rollback does that while it still publishes. This does not travel."""
+
+    def __reduce__(self) -> tuple[type[Fence], tuple[str, str, str]]:
+        return Fence, (self.instant, self.pending_path, self.attempt)
 
     def check(self, storage: Storage) -> None:
         """Raise `FencedError` if the instant's files must not be published any more."""

@@ -2,8 +2,9 @@
 
 A file of its own name goes. A log that version 6 put behind an older slice is different, because
 the plan of a compaction may name it by now and must find it: once the write is rolled back for
-sure it stays, and its blocks are cancelled as a rollback cancels them. Of a write that is being
-committed nothing may be cancelled; what a late task attempt published beside it goes.
+sure it stays, and its blocks are cancelled as a rollback cancels them. The process that was going
+to commit is sure of that. Of a write that is being committed nothing may be cancelled; what a late
+task attempt published beside it goes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def take_back(storage: Storage, fence: Fence, marker: Marker) -> None:
     appended = marker.type is MarkerType.APPEND and isinstance(name, LogFileName)
     if appended and isinstance(name, LogFileName) and name.instant != fence.instant:
         folder = fence.pending_path.rpartition("/")[0]
-        if _is_rolled_back(storage, folder, fence.instant):
+        if fence.own or _is_rolled_back(storage, folder, fence.instant):
             command = _cancelled(storage, marker.partition, name, fence.instant)
             if not _is_gone(storage, folder, name.instant):
                 return

@@ -221,7 +221,7 @@ class Transaction:
         self.action = action
         self._completes_as = completes_as or action
         files = access.files(properties)
-        self.fence = Fence(instant, files.path(instant, action, State.INFLIGHT), attempt)
+        self.fence = Fence(instant, files.path(instant, action, State.INFLIGHT), attempt, own=True)
 
     def start(self, profile: CommitMetadata | None = None) -> None:
         """Become inflight; `profile` tells what is going to be written, as far as is known.

@@ -8,7 +8,7 @@ fails after it published, or goes on beside the second one and publishes late.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakewright.errors import LakewrightError, OutcomeUnknownError
 from lakewright.format.file_names import BaseFileName, LogFileName, parse_data_file
@@ -222,9 +222,8 @@ class Writer:
 
     def _publish(self, transaction: Transaction, marker: Marker, content: bytes) -> None:
         """What every task does for every file."""
-        publish_file(
-            self._access.storage, transaction.fence, marker, lambda sink: sink.write(content)
-        )
+        fence = replace(transaction.fence, own=not self._late_attempts)
+        publish_file(self._access.storage, fence, marker, lambda sink: sink.write(content))
 
     def _done(
         self,
