@@ -29,7 +29,7 @@ def test_a_session_is_quiet_in_utc_and_runs_this_interpreter(spark: SparkSession
     assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
     (report,) = probe(spark)
     assert report.python == sys.executable and report.missing == ()
-    assert set(report.versions) == {"lakewright", "numpy", "pyarrow", "pydantic"}
+    assert set(report.versions) == {"isal", "lakewright", "numpy", "pyarrow", "pydantic"}
 
 
 def test_an_existing_session_is_taken_as_it_is(spark: SparkSession) -> None:
