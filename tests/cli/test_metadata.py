@@ -116,3 +116,42 @@ def test_build_adds_an_index_and_refuses_names_that_it_does_not_know(tmp_path: P
     assert told == {"indexes": ["record_index"], "left_out": []}
     run("metadata", "build", made.uri, "record_index", code=3)
     run("metadata", "verify", made.uri)
+
+
+def test_build_makes_a_secondary_index_and_its_record_index(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("at", pa.list_(pa.int64()))])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"], version=8)
+    rows = pa.table({"id": ["a", "b"], "city": ["x", "y"], "at": [[1], []]}, schema=schema)
+    made.append(rows, options={"hoodie.metadata.enable": "true"})
+    told = json.loads(run("metadata", "build", made.uri, "--secondary", "by_city=city", "--json"))
+    assert told == {"indexes": ["record_index", "secondary_index_by_city"], "left_out": []}
+    assert made.scan(where="city = 'y'").to_arrow()["id"].to_pylist() == ["b"]
+    run("metadata", "verify", made.uri)
+    run("metadata", "build", made.uri, "--secondary", "by_city=city", code=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "version", "reason"),
+    [
+        ("by_city", 8, "is no secondary index"),
+        ("by_city=", 8, "is no secondary index"),
+        ("by_city=town", 8, "there is no such column"),
+        ("by_city=at", 8, "its values are no texts"),
+        ("../city=city", 8, "becomes a folder"),
+        ("by_id=city", 8, "knows that index on id"),
+        ("by_city=city", 6, "version 6 have no secondary indexes"),
+    ],
+)
+def test_what_a_secondary_index_cannot_be_on(
+    tmp_path: Path, given: str, version: int, reason: str
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("at", pa.list_(pa.int64()))])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"], version=version)
+    rows = pa.table({"id": ["a"], "city": ["x"], "at": [[1]]}, schema=schema)
+    made.append(rows, options={"hoodie.metadata.enable": "true"})
+    if version == 8:
+        made.metadata.build(secondary={"by_id": "id"})
+    before = sorted(p.name for p in (tmp_path / "t").rglob("*"))
+    refused = runner.invoke(app, ["metadata", "build", made.uri, "--secondary", given]).exception
+    assert isinstance(refused, InputError) and reason in str(refused) and refused.hint
+    assert sorted(p.name for p in (tmp_path / "t").rglob("*")) == before

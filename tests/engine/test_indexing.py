@@ -15,6 +15,7 @@ from lakewright.format.instant import State
 from lakewright.format.properties import load_properties
 from lakewright.format.records import load_plan, load_record
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.definitions import IndexDefinition, secondary_index_on
 from lakewright.metadata.file_groups import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -46,9 +47,11 @@ from tests.engine.test_metadata_everywhere import (
 NEW = (COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX)
 
 
-def build(access: Access, indexes: Collection[str]) -> list[str]:
+def build(
+    access: Access, indexes: Collection[str], defined: Collection[IndexDefinition] = ()
+) -> list[str]:
     """Build indexes; their names."""
-    return build_beside_writers(access, indexes, MergerRegistry())
+    return build_beside_writers(access, indexes, MergerRegistry(), defined=defined)
 
 
 def built(world: World) -> tuple[str, ...]:
@@ -89,6 +92,30 @@ def test_what_is_written_meanwhile_is_in_the_indexes(version: int, type_: str) -
     world.write(upsert(rows("a1", "d1", n=6)))
     check_listed(world)
     assert pending_in_metadata(world) == []
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_new_secondary_index_knows_what_is_written_meanwhile(type_: str) -> None:
+    world = indexed(8, type_)
+
+    def others() -> None:
+        assert SECONDARY not in built(world), "not usable before it is whole"
+        world.write(upsert(rows("a1", "c1", n=5)))
+        world.write(delete("b1"))
+
+    defined = [secondary_index_on(SECONDARY, "n")]
+    done = build(building(world, others), [RECORD_INDEX, SECONDARY], defined)
+    assert done == [RECORD_INDEX, SECONDARY]
+    world.write(upsert(rows("a2", "d1", n=6)))
+    check_listed(world)
+    table = Table(world.storage, clock=world.clock)
+    metadata = table.snapshot().opened.metadata
+    assert metadata is not None
+    found = metadata.secondary_index(SECONDARY, ["1", "5", "6"])
+    told = sorted(zip(found["value"].to_pylist(), found["key"].to_pylist(), strict=True))
+    assert told == [("5", "a1"), ("5", "c1"), ("6", "a2"), ("6", "d1")]
+    asked = table.scan(where="n = 5").to_arrow()["id"].to_pylist()
+    assert sorted(asked) == ["a1", "c1"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -220,15 +247,15 @@ def test_wherever_it_dies_others_go_on(version: int) -> None:
 
 def check_deaths(version: int, type_: str, *, stride: int) -> None:
     index = 0
+    defined = [secondary_index_on(SECONDARY, "n")] if version == 8 else []
+    wanted = (*ALL, *(each.name for each in defined))
     while True:
         world = indexed(version, type_)
         fault = crash(effect=index % 2 == 0)
         dying = MemoryStorage(world.bucket, faults=FaultPlan({index: fault}))
         own = replace(world.processes, own=DYING)
         try:
-            build_beside_writers(
-                replace(access_of(world, dying), processes=own), ALL, MergerRegistry()
-            )
+            build(replace(access_of(world, dying), processes=own), wanted, defined)
         except SimulatedCrash:
             world.processes.dead.add(DYING)
         else:
@@ -236,8 +263,8 @@ def check_deaths(version: int, type_: str, *, stride: int) -> None:
         world.write(upsert(rows("a1", "c1", n=5)))
         assert world.rows() == BEFORE | {"a1": 5, "c1": 5}, index
         check_listed(world, index)
-        build(access_of(world), ALL)
-        assert {*ALL} <= {*built(world)}, index
+        build(access_of(world), wanted, defined)
+        assert {*wanted} <= {*built(world)}, index
         world.write(delete("a2"))
         assert world.rows() == {"a1": 5, "b1": 1, "c1": 5}, index
         check_listed(world, index)

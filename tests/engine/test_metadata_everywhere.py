@@ -17,7 +17,7 @@ from lakewright.engine.snapshot import load_snapshot
 from lakewright.format.partitions import list_table
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import NewIndex
-from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.definitions import secondary_index_on
 from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from lakewright.metadata.payloads import secondary_index_records
@@ -225,6 +225,35 @@ def test_logs_of_some_columns_have_no_statistics(tmp_path: Path) -> None:
     assert [f for f in table.metadata.verify() if isinstance(f, Difference)] == []
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_statistics_stay_about_the_columns_that_were_chosen(version: int, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), *((name, pa.int64()) for name in ("c", "d", "ts"))])
+    table = Table.create(
+        tmp_path / "t", schema=schema, type="mor", version=version, key=["id"], ordering=["ts"]
+    )
+    chosen = {**STATISTICS, "hoodie.metadata.index.column.stats.column.list": "d, ts, none"}
+    first = pa.table({"id": ["a", "b"], "c": [1, 2], "d": [4, 5], "ts": [1, 1]}, schema=schema)
+    table.append(first, options=chosen)
+    saved = table.services.savepoints.create(comment="")
+    more = first.append_column("more", pa.array([7, 8]))
+    table.upsert(more, options=STATISTICS)
+
+    def check() -> None:
+        metadata = table.snapshot().opened.metadata
+        assert metadata is not None
+        told = metadata.statistics_columns()
+        kept = [n for n in ("id", "c", "d", "ts", "more") if n in told]
+        assert kept == (["d", "ts"] if version == 8 else ["id", "c", "d", "ts", "more"])
+        assert [f for f in table.metadata.verify() if isinstance(f, Difference)] == []
+        assert table.scan(where="c = 2 and d = 5").to_arrow()["id"].to_pylist() == ["b"]
+
+    check()
+    table.metadata.rebuild()
+    check()
+    table.services.restore.run(saved.instant)
+    check()
+
+
 @pytest.mark.parametrize(
     "version", [8, pytest.param(6, marks=pytest.mark.slow, id="6 of the longer ones")]
 )
@@ -264,6 +293,6 @@ def begin_secondary(world: World, column: str) -> None:
         for some in slice_rows(snapshot, ReadOptions(), MergerRegistry(), column=column)
         if (texts := secondary_texts(some.values)) is not None
     ]
-    definition = IndexDefinition(SECONDARY, "secondary_index", "identity", (column,), {})
+    definition = secondary_index_on(SECONDARY, column)
     new = NewIndex(SECONDARY, 2, MetadataRecords.joined(records), definition)
     assert build_metadata_table(access, lambda *_: [new])

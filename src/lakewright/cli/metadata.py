@@ -10,6 +10,7 @@ import typer
 from lakewright.cli.arguments import AsJson, Lock, OutputOption, Uri
 from lakewright.cli.output import Output, note, print_rows, print_value
 from lakewright.cli.running import form, nothing_to_do, tell
+from lakewright.errors import InputError
 from lakewright.metadata.verification import Compared
 from lakewright.table import Table
 
@@ -94,9 +95,13 @@ def rebuild(
 def build(
     uri: Uri,
     index: Annotated[
-        list[str],
-        typer.Argument(help="column_stats, bloom_filters, record_index, or a secondary index."),
-    ],
+        list[str] | None,
+        typer.Argument(help="column_stats, bloom_filters, record_index, or a defined secondary."),
+    ] = None,
+    secondary: Annotated[
+        list[str] | None,
+        typer.Option("--secondary", help="NAME=COLUMN: a new secondary index; may be repeated."),
+    ] = None,
     lock: Lock = None,
     as_json: AsJson = False,
     output: OutputOption = Output.TEXT,
@@ -104,9 +109,12 @@ def build(
     """Add indexes to the metadata table while writers go on, as an indexing action.
 
     Only its beginning and its end take the table's lock. If it is interrupted nobody uses the
-    indexes; run it again.
+    indexes; run it again. A secondary index brings the record index with it.
+
+    Example: lakewright metadata build /data/trips column_stats --secondary by_city=city
     """
-    done = Table.open(uri, lock=lock, on_event=tell).metadata.build(*index)
+    table = Table.open(uri, lock=lock, on_event=tell)
+    done = table.metadata.build(*(index or ()), secondary=dict(map(_on_column, secondary or ())))
     if not done.indexes:
         nothing_to_do("The table has them, cannot have them, or something is pending.")
     told = {"indexes": list(done.indexes), "left_out": list(done.left_out)}
@@ -121,6 +129,16 @@ def drop(uri: Uri, lock: Lock = None) -> None:
     """
     if not Table.open(uri, lock=lock, on_event=tell).metadata.drop():
         nothing_to_do("The table has no metadata table.")
+
+
+def _on_column(given: str) -> tuple[str, str]:
+    name, separator, column = given.partition("=")
+    if not (name and separator and column):
+        raise InputError(
+            f"{given!r} is no secondary index.",
+            hint="Say its name and its column, as in --secondary by_city=city.",
+        )
+    return name, column
 
 
 def _line(compared: Compared) -> str:

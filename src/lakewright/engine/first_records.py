@@ -2,12 +2,13 @@
 
 Statistics come from every committed file, old versions of file groups too, as Hudi's do; those of
 partitions enclose all of them. At version 8 the indexed columns are written down: the first of the
-table that can have statistics, and three meta columns. Indexes of records are about the rows of the
-snapshot.
+table that can have statistics, or those that somebody chose, and three meta columns. Indexes of
+records are about the rows of the snapshot.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +24,7 @@ from lakewright.engine.index_records import (
     told_files,
 )
 from lakewright.engine.indexed_columns import (
-    default_columns,
+    first_columns,
     statistics_definition,
     stored_columns,
 )
@@ -31,10 +32,14 @@ from lakewright.engine.options import ReadOptions
 from lakewright.engine.record_changes import record_locations_of, secondary_column
 from lakewright.engine.slice_keys import slice_rows
 from lakewright.engine.snapshot import Snapshot
-from lakewright.errors import InputError
+from lakewright.errors import InputError, UnsupportedTableError
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import NewIndex, committed_files
-from lakewright.metadata.definitions import load_definitions
+from lakewright.metadata.definitions import (
+    IndexDefinition,
+    load_definitions,
+    secondary_index_on,
+)
 from lakewright.metadata.file_groups import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -50,9 +55,10 @@ from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.runtime.spawn import Spawner
 from lakewright.txn.metadata_creation import Listing
 
-__all__ = ["FirstRecords", "refuse_unknown"]
+__all__ = ["FirstRecords", "new_secondary_index", "refuse_unknown"]
 
 _BUILT: Final = (BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX)
+_INDEX_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 _LOGGED_ROW_BYTES: Final = 64
 GROUPS: Final = 2
 FILTER_GROUPS: Final = 4
@@ -65,6 +71,8 @@ class FirstRecords:
     snapshot: Snapshot
     registry: MergerRegistry
     spawner: Spawner
+    columns: Collection[str] | None = None
+    """Those that statistics are to be about, if somebody chose them."""
 
     def able(self, wanted: Collection[str]) -> list[str]:
         """Those of some indexes that the table can have; statistics of partitions come with those
@@ -149,7 +157,7 @@ class FirstRecords:
         """The statistics of columns, and from version 8 on of partitions."""
         snapshot = self.snapshot
         version = snapshot.properties.version
-        columns = default_columns(snapshot.properties, stored_columns(snapshot))
+        columns = first_columns(snapshot.properties, stored_columns(snapshot), self.columns)
         counts = CountingBlocks(snapshot)
         files = told_files(
             snapshot.storage, self._paths(listing), columns, counts=counts, spawner=self.spawner
@@ -182,7 +190,46 @@ def refuse_unknown(snapshot: Snapshot, wanted: Collection[str]) -> None:
     if unknown:
         raise InputError(
             f"No such index: {', '.join(unknown)}.",
-            hint=f"Known here: {', '.join(sorted(known))}. A secondary index must be defined "
-            "first, by Hudi's CREATE INDEX.",
+            hint=f"Known here: {', '.join(sorted(known))}. For a new secondary index say which "
+            "column it is on.",
             context={"table": snapshot.storage.uri},
         )
+
+
+def new_secondary_index(snapshot: Snapshot, name: str, column: str) -> IndexDefinition:
+    """What a secondary index of this name on a column is; `InputError` if the table cannot have
+    it."""
+    definition = secondary_index_on(f"{SECONDARY_PREFIX}{name}", column)
+    known = load_definitions(snapshot.storage, snapshot.properties).get(definition.name)
+    trouble, way_out = "", ""
+    if not snapshot.properties.version.merge_mode_stored:
+        trouble = f"tables of version {snapshot.properties.version} have no secondary indexes"
+        way_out = "A record index finds rows by their keys."
+    elif not snapshot.properties.populate_meta_fields:
+        trouble = "the table stores no record keys, which indexes of records need"
+        way_out = "Filters are still answered from statistics of columns."
+    elif not _INDEX_NAME.fullmatch(name):
+        trouble = "its name becomes a folder"
+        way_out = "Use letters, digits and underscores."
+    elif column not in snapshot.schema.arrow.names:
+        trouble = "there is no such column"
+        way_out = f"The table has {', '.join(snapshot.schema.arrow.names)}."
+    elif known is not None and known.source_fields != definition.source_fields:
+        trouble = f"the table knows that index on {', '.join(known.source_fields) or 'no column'}"
+        way_out = "Give the new one another name."
+    if trouble:
+        raise InputError(
+            f"No secondary index {name} on {column}: {trouble}.",
+            hint=way_out,
+            context={"table": snapshot.storage.uri, "index": definition.name},
+        )
+    try:
+        secondary_column(snapshot, definition)
+    except UnsupportedTableError as error:
+        raise InputError(
+            f"No secondary index {name} on {column}: its values are no texts, whole numbers, "
+            "truth values, dates or timestamps.",
+            hint="Filters on it are answered from statistics of columns.",
+            context={"table": snapshot.storage.uri, "index": definition.name},
+        ) from error
+    return known or definition

@@ -18,6 +18,7 @@ from lakewright.format.timeline import Timeline
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import NewIndex
+from lakewright.metadata.definitions import IndexDefinition
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import Listing, build_metadata_table
 from lakewright.txn.metadata_indexing import begin_building
@@ -32,9 +33,11 @@ def build_indexes(
     snapshot: Snapshot,
     indexes: Collection[str],
     registry: MergerRegistry,
+    *,
+    columns: Collection[str] | None = None,
 ) -> bool:
     """Build a metadata table with `files` and some other indexes, or those that it lacks, while
-    nobody else writes; whether anything was built.
+    nobody else writes; whether anything was built. Statistics are about `columns`, or all.
 
     See `build_metadata_table` for when it is not.
     """
@@ -46,16 +49,24 @@ def build_indexes(
     def further(_: TableProperties, __: Timeline, listing: Listing) -> Sequence[NewIndex]:
         if not missing:
             return ()
-        first = FirstRecords(_now(access), registry, access.spawner)
+        first = FirstRecords(_now(access), registry, access.spawner, columns)
         return first.of(first.groups(first.able(missing)), listing)
 
     return build_metadata_table(access, further)
 
 
 def build_beside_writers(
-    access: Access, indexes: Collection[str], registry: MergerRegistry
+    access: Access,
+    indexes: Collection[str],
+    registry: MergerRegistry,
+    *,
+    defined: Collection[IndexDefinition] = (),
+    columns: Collection[str] | None = None,
 ) -> list[str]:
     """Build indexes that the table lacks while others write it; their names.
+
+    `defined` tells about those of them that the table does not know yet; statistics are about
+    `columns`, or all.
 
     The list of files is made first where there is no metadata table: that takes a listing under the
     lock. See `build_metadata_table` for when it cannot be; nothing is built then. Raises
@@ -70,10 +81,10 @@ def build_beside_writers(
         groups = first.groups(first.able(indexes))
         if not groups:
             return []
-        building = begin_building(access, groups, lambda: _now(access))
+        building = begin_building(access, groups, lambda: _now(access), defined=defined)
         if building is None:
             return []
-        first = FirstRecords(building.basis, registry, access.spawner)
+        first = FirstRecords(building.basis, registry, access.spawner, columns)
         try:
             new = first.of({**building.groups}, list_table(access.storage))
             if building.finish(new, building.basis.schema.arrow.names):

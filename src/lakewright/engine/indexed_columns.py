@@ -8,6 +8,7 @@ not, Hudi's next write would name it, and take what files of this one do not tel
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -20,8 +21,15 @@ from lakewright.metadata.definitions import IndexDefinition, load_definitions
 from lakewright.metadata.file_groups import COLUMN_STATS
 from lakewright.metadata.record_schema import META_FIELDS
 from lakewright.metadata.wrapping import wrapper_of
+from lakewright.storage.base import Storage
 
-__all__ = ["default_columns", "indexed_columns", "statistics_definition", "stored_columns"]
+__all__ = [
+    "defined_columns",
+    "first_columns",
+    "indexed_columns",
+    "statistics_definition",
+    "stored_columns",
+]
 
 COLUMNS_MOST: Final = 32
 _META: Final = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
@@ -37,8 +45,23 @@ def stored_columns(snapshot: Snapshot) -> pa.Schema:
     return arrow_schema(with_meta_columns(without_meta_columns(snapshot.schema.avro)))
 
 
-def default_columns(properties: TableProperties, stored: pa.Schema) -> pa.Schema:
-    """The columns that a new index of statistics is about."""
+def defined_columns(storage: Storage, properties: TableProperties) -> tuple[str, ...] | None:
+    """The columns that the statistics of a table are about, for whoever builds them anew; None if
+    it has none, or does not write them down."""
+    if COLUMN_STATS not in properties.metadata_partitions:
+        return None
+    definition = load_definitions(storage, properties).get(COLUMN_STATS)
+    return None if definition is None else definition.source_fields
+
+
+def first_columns(
+    properties: TableProperties, stored: pa.Schema, chosen: Collection[str] | None = None
+) -> pa.Schema:
+    """The columns that a new index of statistics is about: the first ones, or those that somebody
+    chose, as far as they can have statistics.
+
+    Before version 8 all are: nothing would tell the next writer about a choice.
+    """
     left_out = {*(properties.partition_fields if properties.drop_partition_columns else ())}
     left_out.update(() if properties.populate_meta_fields else META_FIELDS)
     kept = [field for field in stored if field.name not in left_out]
@@ -46,7 +69,11 @@ def default_columns(properties: TableProperties, stored: pa.Schema) -> pa.Schema
     if not properties.version.merge_mode_stored:
         return pa.schema(able)
     rows = [field for field in able if field.name not in META_FIELDS]
-    return pa.schema([*(f for f in able if f.name in _META), *rows[:COLUMNS_MOST]])
+    if chosen is None:
+        rows = rows[:COLUMNS_MOST]
+    else:
+        rows = [field for field in rows if field.name in chosen]
+    return pa.schema([*(f for f in able if f.name in _META), *rows])
 
 
 def indexed_columns(
@@ -60,8 +87,8 @@ def indexed_columns(
         return pa.schema(list(known.values())), None
     names = (*dict.fromkeys(definition.source_fields),)
     properties = snapshot.properties
-    if {*default_columns(properties, stored_columns(snapshot)).names} <= {*names}:
-        more = [n for n in default_columns(properties, schema).names if n not in names]
+    if {*first_columns(properties, stored_columns(snapshot)).names} <= {*names}:
+        more = [n for n in first_columns(properties, schema).names if n not in names]
         names = (*names, *more)
     chosen = pa.schema([known[name] for name in names if name in known])
     grown = len(names) > len({*definition.source_fields})

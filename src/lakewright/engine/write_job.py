@@ -104,7 +104,9 @@ class WriteJob:
         pass_metadata_gate(access, drop=chosen == "drop", trim=chosen == "trim")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         mergers = registry or MergerRegistry()
-        if chosen == "build" and build_indexes(access, snapshot, options.indexes, mergers):
+        if chosen == "build" and build_indexes(
+            access, snapshot, options.indexes, mergers, columns=options.statistics_columns
+        ):
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         secondary_definitions(snapshot)
         if incoming is not None and not operation.keyed:

@@ -80,6 +80,11 @@ class WriteOptions(FileOptions, RowOptions):
         "A metadata table that is built gets statistics of columns too.",
         "hoodie.metadata.index.column.stats.enable",
     )
+    statistics_columns: tuple[str, ...] | None = option(
+        None,
+        "The columns of these statistics, at version 8; all that can have some if not said.",
+        "hoodie.metadata.index.column.stats.column.list",
+    )
     record_index: bool = option(
         False,
         "A metadata table that is built gets an index of records too.",
@@ -267,6 +272,7 @@ class WriteOptions(FileOptions, RowOptions):
         "overwrite_partitions",
         "delete_partitions",
         "bucket_fields",
+        "statistics_columns",
         mode="before",
     )
     @classmethod

@@ -22,6 +22,7 @@ __all__ = [
     "format_definitions",
     "load_definitions",
     "parse_definitions",
+    "secondary_index_on",
 ]
 
 DEFAULT_PATH: Final = ".hoodie/.index_defs/index.json"
@@ -48,6 +49,11 @@ class IndexDefinition:
     def is_partitioned(self) -> bool:
         """Whether a record index keeps file groups per data partition."""
         return self.options.get("isPartitioned", "false").lower() == "true"
+
+
+def secondary_index_on(name: str, column: str) -> IndexDefinition:
+    """A secondary index on one column, as Hudi 1.0 defines it."""
+    return IndexDefinition(name, "secondary_index", "identity", (column,), {})
 
 
 def load_definitions(storage: Storage, properties: TableProperties) -> dict[str, IndexDefinition]:

@@ -7,17 +7,19 @@ a clean may have taken files that were to be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from lakewright.engine.first_records import refuse_unknown
+from lakewright.engine.first_records import new_secondary_index, refuse_unknown
 from lakewright.engine.index_building import build_beside_writers
+from lakewright.engine.indexed_columns import defined_columns
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.format.properties import load_properties
 from lakewright.format.timeline import load_timeline
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.file_groups import RECORD_INDEX, SECONDARY_PREFIX
 from lakewright.metadata.summary import MetadataSummary, describe_metadata
 from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.metadata.verification import Compared, Difference, Finding
@@ -112,26 +114,35 @@ class MetadataService:
         """
         self._refuse_unknown(indexes)
         access = self.access()
-        had = access.properties().metadata_partitions
+        before = access.properties()
+        had, columns = before.metadata_partitions, defined_columns(access.storage, before)
         wanted = frozenset(indexes or had)
         drop_metadata_table(access)
-        build_beside_writers(access, wanted, self.registry)
+        build_beside_writers(access, wanted, self.registry, columns=columns)
         built = access.properties().metadata_partitions
         return Rebuilt(built, tuple(sorted(wanted.union(had).difference(built))))
 
-    def build(self, *indexes: str) -> Built:
+    def build(self, *indexes: str, secondary: Mapping[str, str] | None = None) -> Built:
         """Add indexes to the metadata table, or begin one, while others go on writing.
 
-        >>> table.metadata.build("record_index", "column_stats")  # doctest: +SKIP
+        `secondary` names new secondary indexes and the column of each; they find rows by way of the
+        record index, which is built with them.
+
+        >>> table.metadata.build("column_stats", secondary={"by_city": "city"})  # doctest: +SKIP
         """
         self._refuse_unknown(indexes)
+        now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
+        defined = [new_secondary_index(now, *each) for each in (secondary or {}).items()]
+        wanted = {*indexes, *(definition.name for definition in defined)}
+        if any(name.startswith(SECONDARY_PREFIX) for name in wanted):
+            wanted.add(RECORD_INDEX)
         access = self.access()
         before = frozenset(access.properties().metadata_partitions)
-        build_beside_writers(access, indexes, self.registry)
-        now = access.properties().metadata_partitions
+        build_beside_writers(access, wanted, self.registry, defined=defined)
+        have = access.properties().metadata_partitions
         return Built(
-            tuple(index for index in now if index not in before),
-            tuple(sorted({*indexes}.difference(now))),
+            tuple(index for index in have if index not in before),
+            tuple(sorted(wanted.difference(have))),
         )
 
     def _refuse_unknown(self, indexes: Collection[str]) -> None:

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from lakewright.engine.index_building import build_indexes
+from lakewright.engine.indexed_columns import defined_columns
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.errors import ConflictError, PlanBusyError
 from lakewright.format.instant import Instant, State
@@ -176,7 +177,8 @@ def _executed(
 ) -> Restored:
     heartbeat = _claim(access, instant)
     started_s = access.clock.monotonic_s()
-    indexes = indexes_of(access.properties())
+    before = access.properties()
+    indexes, columns = indexes_of(before), defined_columns(access.storage, before)
     try:
         if indexes:
             drop_metadata_table(access)
@@ -193,7 +195,7 @@ def _executed(
             remove_fence(access.storage, instant)
     if indexes:
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, indexes, registry or MergerRegistry())
+        build_indexes(access, snapshot, indexes, registry or MergerRegistry(), columns=columns)
     files = sum(r.total_files_deleted for r in _rollbacks_of(metadata))
     access.on_event(Event("restore.done", files, unit="files", instant=instant))
     return Restored(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lakewright.engine.index_building import build_indexes
+from lakewright.engine.indexed_columns import defined_columns
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.errors import ConflictError, PlanBusyError
 from lakewright.format.instant import State
@@ -129,7 +130,8 @@ def roll_back_instant(
     it or on what was built on it, `ServiceError` where something has to be undone first.
     """
     pass_metadata_gate(access, drop=drop_metadata_table)
-    indexes = indexes_of(access.properties())
+    before = access.properties()
+    indexes, columns = indexes_of(before), defined_columns(access.storage, before)
     rollback, facts = _scheduled(access, instant, unschedule=unschedule)
     done = RolledBack(instant, facts.target.action, decide(facts), None)
     if rollback is not None:
@@ -137,7 +139,7 @@ def roll_back_instant(
         done = _told(done, rollback, metadata)
     if indexes and not indexes_of(access.properties()):  # it could not follow
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, indexes, registry or MergerRegistry())
+        build_indexes(access, snapshot, indexes, registry or MergerRegistry(), columns=columns)
     if facts.runs_again and unschedule:
         _take_plan_away(access, instant)
     return done

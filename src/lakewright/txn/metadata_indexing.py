@@ -38,6 +38,7 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
 from lakewright.metadata.creation import NewIndex
+from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.file_groups import FILES
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
@@ -67,12 +68,18 @@ T = TypeVar("T")
 
 
 def begin_building(
-    access: Access, groups: Mapping[str, int], look: Callable[[], T]
+    access: Access,
+    groups: Mapping[str, int],
+    look: Callable[[], T],
+    *,
+    defined: Collection[IndexDefinition] = (),
 ) -> Building[T] | None:
     """Begin indexes with so many file groups each; None if the table has them all.
 
     `look` is called under the lock: what it gives is the table as it is when everybody begins to
-    write to the indexes. Raises `PlanBusyError` while another process builds any.
+    write to the indexes. For that they must know what an index is about: `defined` is stored first,
+    as far as it is about indexes that begin. Raises `PlanBusyError` while another process builds
+    any.
     """
     with ExitStack() as failing, access.locked("beginning of indexes") as lease:
         properties = access.properties()
@@ -119,6 +126,7 @@ def begin_building(
             lease.check()
             lay_out(store, name, number, begins[name])
         lease.check()
+        define(access, properties, [d for d in defined if d.name in wanted])
         claim(access, built=present, building=wanted)
         files.start(instant, INDEXING)
         basis = look()
