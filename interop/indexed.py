@@ -23,13 +23,15 @@ from typing import Any
 import pyarrow as pa
 
 from interop.hudi import ROOT, Hudi, HudiRefusedError
-from interop.indexed_steps import MORE
+from interop.indexed_steps import MORE, hudi_makes_secondary, make_secondary
 from interop.keyed_steps import Finding, Step
 from interop.proof import Command
 from interop.serviced import EXPLAINED, readers
 from interop.serviced_cases import ServicedCase, serviced_cases
 from interop.serviced_steps import STEPS
 from interop.serviced_table import ServicedTable, read_by
+from interop.serviced_theirs import Does
+from interop.written_rows import KEYS, Columns
 from lakewright.engine import base_file
 from lakewright.format.instant import State
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES
@@ -48,13 +50,32 @@ EVERYTHING = {
     "hoodie.metadata.index.bloom.filter.enable": "true",
     "hoodie.metadata.record.index.enable": "true",
 }
+SOME = {**EVERYTHING, "hoodie.metadata.index.column.stats.column.list": "id,sub,ts,i64,s,more"}
+"""Hudi 1.0 fails on statistics of its own logs where a moment or a decimal is null."""
 RECORDS = {**FILES_ONLY, "hoodie.metadata.record.index.enable": "true"}
-WITH_EVERYTHING = ("v6_mor_bloom_event", "v6_cow_bloom_commit", "v8_cow_simple_event")
-WITH_RECORDS = ("v8_mor_bloom_event", "v6_mor_simple_partial")
-"""Hudi 1.0 fails on statistics of its own logs where some columns are null."""
+INDEXES = {
+    "v6_mor_bloom_event": EVERYTHING,
+    "v6_cow_bloom_commit": EVERYTHING,
+    "v6_mor_simple_partial": RECORDS,
+    "v8_mor_bloom_event": SOME,
+    "v8_cow_simple_event": EVERYTHING,
+    "v8_mor_bucket_commit": SOME,
+    "v8_mor_simple_commit_parquet": SOME,
+}
+PLAIN = Columns(
+    pa.schema([*(pa.field(f.name, f.type) for f in KEYS), ("i64", pa.int64()), ("s", pa.string())])
+)
+"""Hudi 1.0 fails to keep its own secondary indexes where columns are nested, have got a wider type
+or are never null."""
+SECONDARIES = (
+    ("mor", "nonpartitioned", "plain", "SIMPLE", "event", "lakewright"),
+    ("cow", "simple", "hive", "BLOOM", "commit", "Hudi"),
+)
 OFF = {"hoodie.metadata.enable": "false"}
 NONE = pa.table({"difference": pa.array([], pa.string())})
 SHOWN = 3
+FILLED = 5
+"""After so many steps a table has rows in base files and logs, and deletions."""
 HEAD = (
     "# Tables whose metadata table lakewright and Hudi keep right in turns",
     "",
@@ -70,6 +91,20 @@ HEAD = (
 class IndexedCase(ServicedCase):
     """One table with a metadata table."""
 
+    secondary: str = ""
+    """Who makes a secondary index of it: lakewright, Hudi or nobody."""
+
+    @property
+    def name(self) -> str:
+        """Short, unique."""
+        return f"{super().name}_secondary" if self.secondary else super().name
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        made = f", secondary index made by {self.secondary}" if self.secondary else ""
+        return f"{super().title}{made}"
+
     @property
     def our_options(self) -> dict[str, str]:
         """The options of our writes."""
@@ -81,14 +116,28 @@ class IndexedCase(ServicedCase):
 
     @property
     def _indexes(self) -> dict[str, str]:
-        if self.name in WITH_RECORDS:
-            return RECORDS
-        return EVERYTHING if self.name in WITH_EVERYTHING else FILES_ONLY
+        return EVERYTHING if self.secondary else INDEXES.get(self.name, FILES_ONLY)
 
 
 @dataclass
 class IndexedTable(ServicedTable):
     """One table under test."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.maker:
+            self.columns = PLAIN
+
+    @property
+    def maker(self) -> str:
+        """Who makes a secondary index."""
+        assert isinstance(self.case, IndexedCase)
+        return self.case.secondary
+
+    @property
+    def grown_columns(self) -> Columns:
+        """The columns after the schema changes."""
+        return PLAIN if self.maker else super().grown_columns
 
     def ask_files(self, hudi: Hudi) -> None:
         """Both engines must find the files of the folders in the metadata table."""
@@ -176,14 +225,32 @@ def _tables(folder: Path) -> list[ServicedTable]:
     cases = [
         IndexedCase(**{f.name: getattr(c, f.name) for f in fields(c)}) for c in serviced_cases()
     ]
+    cases += [
+        IndexedCase(8, type_, keys, paths, index, merge, False, "1.0.2", secondary=maker)  # type: ignore[arg-type]
+        for type_, keys, paths, index, merge, maker in SECONDARIES
+    ]
     return [IndexedTable(c, folder / c.name / "table") for c in cases]
 
 
+def _made_by(maker: str, does: Does) -> Does:
+    """A step of the tables whose secondary index somebody makes."""
+
+    def done(t: ServicedTable, hudi: Hudi) -> bool | None:
+        assert isinstance(t, IndexedTable)
+        return does(t, hudi) if t.maker == maker else False
+
+    return done
+
+
+SECONDARY = (
+    Step("secondary index", "lakewright", _made_by("lakewright", make_secondary)),
+    Step("Hudi makes a secondary index", "Hudi", _made_by("Hudi", hudi_makes_secondary)),
+)
 COMMAND = Command(
     name="interop.indexed",
     about=__doc__.splitlines()[0],
     make=_tables,
-    steps=tuple(_watched(step) for step in (*STEPS, *MORE)),
+    steps=tuple(_watched(step) for step in (*STEPS[:FILLED], *SECONDARY, *STEPS[FILLED:], *MORE)),
     deviations=tuple(
         Path(__file__).with_name(f"{name}_deviations.toml") for name in ("serviced", "indexed")
     ),

@@ -8,7 +8,6 @@ from __future__ import annotations
 from interop.hudi import Hudi
 from interop.instants import completed_writes
 from interop.keyed_steps import upsert
-from interop.serviced_cases import serviced_columns
 from interop.serviced_table import ServicedTable
 from lakewright.services.clean import CleanOptions, CleanResult, schedule_clean
 from lakewright.services.restore import run_restore
@@ -27,7 +26,7 @@ FEW = {
 
 def upsert_evolved(t: ServicedTable, _: Hudi) -> None:
     """Rows with a new column and two wider ones."""
-    t.columns = serviced_columns(evolved=True)
+    t.columns = t.grown_columns
     t.upsert(t.rows([*t.alive()[::2], *t.new(4)], 60))
 
 

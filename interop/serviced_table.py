@@ -61,6 +61,11 @@ class ServicedTable(KeyedTable):
         """Whether there are logs."""
         return self.case.type == "mor"
 
+    @property
+    def grown_columns(self) -> Columns:
+        """The columns after the schema changes."""
+        return serviced_columns(evolved=True)
+
     # -- states -----------------------------------------------------------------------------
 
     def newest_write(self) -> str:

@@ -231,7 +231,7 @@ def test_statistics_stay_about_the_columns_that_were_chosen(version: int, tmp_pa
     table = Table.create(
         tmp_path / "t", schema=schema, type="mor", version=version, key=["id"], ordering=["ts"]
     )
-    chosen = {**STATISTICS, "hoodie.metadata.index.column.stats.column.list": "d, ts, none"}
+    chosen = {**STATISTICS, "hoodie.metadata.index.column.stats.column.list": "d, ts, later"}
     first = pa.table({"id": ["a", "b"], "c": [1, 2], "d": [4, 5], "ts": [1, 1]}, schema=schema)
     table.append(first, options=chosen)
     saved = table.services.savepoints.create(comment="")
@@ -249,6 +249,12 @@ def test_statistics_stay_about_the_columns_that_were_chosen(version: int, tmp_pa
 
     check()
     table.metadata.rebuild()
+    check()
+    later = more.append_column("later", pa.array([9, None]))
+    table.upsert(later, options=chosen)
+    metadata = table.snapshot().opened.metadata
+    assert metadata is not None and "later" in metadata.statistics_columns()
+    assert table.scan(where="later = 9").to_arrow()["id"].to_pylist() == ["a"]
     check()
     table.services.restore.run(saved.instant)
     check()

@@ -21,6 +21,7 @@ from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.statistics_skipping import _whole
 from lakewright.expr import Expr, RangeColumns, bind, col, evaluate, keep_mask
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.verification import Difference
 from lakewright.runtime.clock import SystemClock
 from lakewright.runtime.events import Event, ignore_events
 from lakewright.storage.local import LocalStorage
@@ -347,3 +348,28 @@ def test_a_record_index_that_lost_a_file_group_is_not_asked(
         assert reading.found(where, UNIQUE)[0] == simple.expected(where)
         assert reading.found(where)[0] == simple.expected(where)
     assert "record index not used" in reading.through.opened.warnings[0]
+
+
+def test_a_secondary_index_without_entries_of_nulls_is_asked(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("part", pa.string()), ("city", pa.string())])
+    table = Table.create(tmp_path / "t", schema=schema, version=8, key=["id"], partition=["part"])
+    options = {"hoodie.metadata.enable": "true"}
+
+    def rows(**cities: str | None) -> pa.Table:
+        columns = {"id": [*cities], "part": [i[0] for i in cities], "city": [*cities.values()]}
+        return pa.table(columns, schema=schema)
+
+    table.upsert(rows(a1="x", a2=None, b1="y", c1=None), options=options)
+    table.metadata.build("column_stats", secondary={"by_city": "city"})
+    for changed in (rows(a1=None, a2="y"), rows(b1=None, c1="y"), rows(d1="a", d2="z")):
+        table.upsert(changed, options=options)
+        assert [f for f in table.metadata.verify() if isinstance(f, Difference)] == []
+    metadata = table.snapshot().opened.metadata
+    assert metadata is not None
+    assert metadata.secondary_index("secondary_index_by_city", [None]).num_rows == 0
+    assert metadata.secondary_index_size("secondary_index_by_city") == 4
+    scan = table.scan(where="city in ('y', 'none')")
+    assert sorted(scan.to_arrow()["id"].to_pylist()) == ["a2", "c1"]
+    assert {task.slice_.group.partition for task in scan.plan().tasks} == {"a", "c"}
+    assert scan.plan().skipped_by_keys > 0
+    assert table.scan(where="city is null").to_arrow().num_rows == 2

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakewright.codec.parquet import ParquetFooter
 from lakewright.engine.committed_files import CountingBlocks
+from lakewright.engine.index_entries import valued_entries
 from lakewright.engine.index_records import (
     filter_records,
     secondary_definition,
@@ -49,7 +50,6 @@ from lakewright.metadata.file_groups import (
     SECONDARY_PREFIX,
     record_index_group_count,
 )
-from lakewright.metadata.keys import secondary_entries
 from lakewright.metadata.payloads import record_index_records, secondary_entry_records
 from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.runtime.spawn import Spawner
@@ -137,7 +137,7 @@ class FirstRecords:
             assert rows.values is not None
             texts = secondary_texts(rows.values)
             assert texts is not None
-            entries.append(secondary_entries(texts, rows.keys))
+            entries.append(valued_entries(texts, rows.keys))
         once = pa.concat_arrays(entries).unique()
         records = secondary_entry_records(once, version=snapshot.properties.version)
         return NewIndex(name, groups, records, definition)

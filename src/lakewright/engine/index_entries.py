@@ -26,7 +26,7 @@ from lakewright.metadata.payloads import record_index_records, secondary_entry_r
 from lakewright.metadata.record_index import RECORD_LOCATIONS
 from lakewright.metadata.secondary_text import secondary_texts
 
-__all__ = ["Entries", "RecordEntries", "SecondaryEntries", "once"]
+__all__ = ["Entries", "RecordEntries", "SecondaryEntries", "once", "valued_entries"]
 
 _ENTRY: Final = pa.schema([("key", pa.string())])
 
@@ -119,7 +119,7 @@ class SecondaryEntries:
         texts = secondary_texts(column_at(rows, self.column))
         assert texts is not None
         keys = rows.column(RECORD_KEY_COLUMN).cast(pa.string())
-        return secondary_entries(texts, keys).cast(pa.string())
+        return valued_entries(texts, keys).cast(pa.string())
 
     def told(self, entries: pa.Array, group: FileGroupId) -> pa.Table:  # noqa: ARG002
         """The entries, wherever they are."""
@@ -130,6 +130,12 @@ class SecondaryEntries:
         entries = pa.concat_tables([_ENTRY.empty_table(), *came])["key"].combine_chunks().unique()
         records = secondary_entry_records(entries.cast(pa.binary()), version=self.version)
         return _change(records, gone)
+
+
+def valued_entries(texts: pa.StringArray, keys: pa.StringArray) -> pa.BinaryArray:
+    """The entries of a secondary index that has none for records without a value."""
+    valued = texts.is_valid()
+    return secondary_entries(texts.filter(valued), keys.filter(valued))
 
 
 def once(located: pa.Table) -> pa.Table:

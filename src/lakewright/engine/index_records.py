@@ -104,11 +104,14 @@ def indexing_of(
     schema: pa.Schema,
     looking: Looking,
     spawner: Spawner,
+    *,
+    columns: Collection[str] | None = None,
 ) -> Indexing:
     """Tells the changes of every index besides `files`; `schema` has the columns of files, meta
     ones too.
 
-    `snapshot` is what the write is based on; its files are there.
+    `snapshot` is what the write is based on; its files are there. `columns` are those that the
+    write chooses for statistics.
     """
 
     def indexing(properties: TableProperties) -> IndexChanges:
@@ -117,7 +120,7 @@ def indexing_of(
             return {}
         kinds = (
             partial(_of_records, now, instant, content, looking),
-            partial(_of_files, now, instant, content, schema, spawner),
+            partial(_of_files, now, instant, content, schema, spawner, columns),
         )
         records, files = in_lanes(_called, kinds, spawner=spawner, lanes=len(kinds), few=1)
         return {**records, **files}
@@ -151,6 +154,7 @@ def _of_files(
     content: CommitMetadata,
     schema: pa.Schema,
     spawner: Spawner,
+    chosen: Collection[str] | None,
 ) -> IndexChanges:
     storage, properties = snapshot.storage, snapshot.properties
     wanted = indexes_of(properties) & FILE_INDEXES
@@ -165,7 +169,7 @@ def _of_files(
         filters = filter_records(storage, paths, instant=instant, version=version)
         changes[BLOOM_FILTERS] = IndexChange(filters)
     if wanted - {BLOOM_FILTERS}:
-        columns, definition = indexed_columns(snapshot, schema)
+        columns, definition = indexed_columns(snapshot, schema, chosen)
         written = {s.path or "": s.column_facts for s in content.write_stats}
         files = told_files(
             storage,

@@ -2,8 +2,9 @@
 
 At version 8 they are written down, in the definition of the index. Unless somebody chose them they
 are the first of the table that can have statistics, and three meta columns; then a column that is
-new in the table comes into the definition with the same write, as with Hudi's writers. If it did
-not, Hudi's next write would name it, and take what files of this one do not tell for nulls.
+new in the table comes into the definition with the same write, as with Hudi's writers, and so does
+one that was chosen before it came. If it did not, Hudi's next write would name it, and take what
+files of this one do not tell for nulls.
 """
 
 from __future__ import annotations
@@ -77,19 +78,26 @@ def first_columns(
 
 
 def indexed_columns(
-    snapshot: Snapshot, schema: pa.Schema
+    snapshot: Snapshot, schema: pa.Schema, chosen: Collection[str] | None = None
 ) -> tuple[pa.Schema, IndexDefinition | None]:
     """The columns that a write of files with this schema tells about, and the definition that goes
-    with it if they become more."""
+    with it if they become more.
+
+    Where somebody chose the columns, one that comes with the write is told if the write chooses it
+    too.
+    """
     known = {field.name: field for field in schema if wrapper_of(field.type) is not None}
     definition = load_definitions(snapshot.storage, snapshot.properties).get(COLUMN_STATS)
     if definition is None:
         return pa.schema(list(known.values())), None
     names = (*dict.fromkeys(definition.source_fields),)
-    properties = snapshot.properties
-    if {*first_columns(properties, stored_columns(snapshot)).names} <= {*names}:
-        more = [n for n in first_columns(properties, schema).names if n not in names]
-        names = (*names, *more)
-    chosen = pa.schema([known[name] for name in names if name in known])
+    properties, stored = snapshot.properties, stored_columns(snapshot)
+    if {*first_columns(properties, stored).names} <= {*names}:
+        more = first_columns(properties, schema).names
+    else:
+        asked = first_columns(properties, schema, chosen or ()).names
+        more = [n for n in asked if n not in stored.names]
+    names = (*dict.fromkeys((*names, *more)),)
+    told = pa.schema([known[name] for name in names if name in known])
     grown = len(names) > len({*definition.source_fields})
-    return chosen, statistics_definition(names) if grown else None
+    return told, statistics_definition(names) if grown else None

@@ -4,8 +4,9 @@ A filter that names record keys (`_hoodie_record_key`, or values of all key fiel
 column with a secondary index, names file groups through the record index. The index has one place
 per key. A table may have a key in several rows all the same: appends do not look keys up, and keys
 of one partition may come back in another. So the index decides only if it is known that no key has
-two rows: the table has as many rows as the index has keys, and a secondary index entries, or the
-caller says so. That also guards against an index that lost a part of itself.
+two rows: the table has as many rows as the index has keys, and as many with a value as a secondary
+index has entries, or the caller says so. That also guards against an index that lost a part of
+itself.
 """
 
 from __future__ import annotations
@@ -152,25 +153,31 @@ def _is_whole(
     named: _NamedKeys, snapshot: Snapshot, metadata: MetadataTable, every: Sequence[FileSlice]
 ) -> bool:
     """Whether every row of the table has a key of its own in the indexes that are asked."""
-    rows = _row_count(snapshot, metadata, every)
+    rows = _value_count(RECORD_KEY_COLUMN, snapshot, metadata, every)
     if rows is None or len(metadata.groups(RECORD_INDEX)) > GROUPS_MAX:
         return False
     if rows != metadata.record_index_size():
         return False
-    return named.by is None or rows == metadata.secondary_index_size(named.by)
+    if named.by is None:
+        return True
+    [column] = metadata.definitions[named.by].source_fields
+    valued = _value_count(column, snapshot, metadata, every)
+    return valued is not None and valued == metadata.secondary_index_size(named.by)
 
 
-def _row_count(
-    snapshot: Snapshot, metadata: MetadataTable, slices: Sequence[FileSlice]
+def _value_count(
+    column: str, snapshot: Snapshot, metadata: MetadataTable, slices: Sequence[FileSlice]
 ) -> int | None:
-    """Rows of the table, by the statistics of its base files; None if logs may add or take some."""
+    """Values of a column that are not null, by the statistics of its base files; None if they do
+    not tell, or logs may add or take some."""
     if COLUMN_STATS not in metadata.indexes or any(s.logs for s in slices):
         return None
-    if RECORD_KEY_COLUMN not in metadata.statistics_columns():
+    schema = snapshot.schema.arrow
+    if column not in metadata.statistics_columns() or column not in schema.names:
         return None
-    schema = pa.schema([snapshot.schema.arrow.field(RECORD_KEY_COLUMN)])
-    told = metadata.column_stats(schema)[RECORD_KEY_COLUMN]
+    told = metadata.column_stats(pa.schema([schema.field(column)]))[column]
     files = zip(told["partition"].to_pylist(), told["file_name"].to_pylist(), strict=True)
-    counts = dict(zip(files, told["value_count"].to_pylist(), strict=True))
+    values = pc.subtract(told["value_count"], told["null_count"]).to_pylist()
+    counts = dict(zip(files, values, strict=True))
     found = [counts.get((s.group.partition, s.base.name)) for s in slices if s.base is not None]
     return None if None in found else sum(count for count in found if count is not None)

@@ -13,13 +13,19 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.engine.index_entries import valued_entries
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.slice_keys import SpreadKeys, slice_rows
 from lakewright.engine.snapshot import Snapshot
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.contents import misplaced, record_entries, secondary_entry_keys
 from lakewright.metadata.file_groups import RECORD_INDEX
-from lakewright.metadata.keys import file_group_index, secondary_entries, secondary_prefixes
+from lakewright.metadata.keys import (
+    NULL_PREFIX,
+    file_group_index,
+    secondary_entries,
+    secondary_prefixes,
+)
 from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import (
@@ -64,7 +70,11 @@ class RowVerification:
                 yield Compared(RECORD_INDEX, len(found), 0)
 
     def secondary_index(self, index: str) -> Iterator[Finding]:
-        """The entries of a secondary index: one per row, its value and its key."""
+        """The entries of a secondary index: one per row, its value and its key.
+
+        Where rows without a value need none, nothing is said about such entries: nobody asks for
+        them, and whoever makes none leaves those of others behind.
+        """
         definition = self.metadata.definitions.get(index)
         if definition is None or len(definition.source_fields) != 1:
             yield Compared(index, 0, 0, note="its definition is missing")
@@ -81,12 +91,17 @@ class RowVerification:
                     kind = rows.values.type
                     yield Compared(index, 0, 0, note=f"values of type {kind} are not compared")
                     return
-                entries = secondary_entries(texts, rows.keys).cast(pa.string())
+                if definition.has_nulls:
+                    entries = secondary_entries(texts, rows.keys).cast(pa.string())
+                else:
+                    entries = valued_entries(texts, rows.keys).cast(pa.string())
                 hashed = secondary_prefixes(texts) if by_value else entries
                 spread.add(rows.slice_, entries, file_group_index(hashed, count))
             for number, reader in enumerate(groups):
                 keys = secondary_entry_keys(reader).cast(pa.string())
                 yield from misplaced(index, keys, number, count, by_value=by_value)
+                if not definition.has_nulls:
+                    keys = keys.filter(pc.invert(pc.starts_with(keys, NULL_PREFIX)))
                 found = pa.table({"key": keys})
                 expected = pa.table({"key": _entries(spread, number)})
                 yield from compared(index, expected, found, key=("key",))

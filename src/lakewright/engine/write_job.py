@@ -323,6 +323,7 @@ class BegunWrite:
             self.context.schema,
             job.looking or looking_here(job.registry, job.access.spawner),
             job.access.spawner,
+            columns=job.options.statistics_columns,
         )
         committed = self._transaction.commit(ready, indexing)
         untold = tell_commit(

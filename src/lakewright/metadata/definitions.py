@@ -46,6 +46,11 @@ class IndexDefinition:
         return self.version != "V1"
 
     @property
+    def has_nulls(self) -> bool:
+        """Whether a secondary index has entries of records without a value: Hudi 1.0 makes none."""
+        return self.version != "V1"
+
+    @property
     def is_partitioned(self) -> bool:
         """Whether a record index keeps file groups per data partition."""
         return self.options.get("isPartitioned", "false").lower() == "true"

@@ -22,6 +22,7 @@ from lakewright.codec.hashing import java_string_hash, xxh64
 __all__ = [
     "ALL_PARTITIONS",
     "COLUMN_HASH_CHARS",
+    "NULL_PREFIX",
     "PARTITION_END",
     "column_prefixes",
     "escaped",
@@ -49,6 +50,8 @@ _SEED: Final = 0xFFFFFFFFDABADABA
 _ROOT: Final = "."
 _NULL_VALUE: Final = "\0"
 _SEPARATOR: Final = "$"
+NULL_PREFIX: Final = _NULL_VALUE + _SEPARATOR
+"""What secondary index keys of records without a value begin with."""
 
 
 def partition_identifier(path: str) -> str:

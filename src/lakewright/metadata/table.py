@@ -186,8 +186,10 @@ class MetadataTable:
         return sum(group.count() for group in groups)
 
     def secondary_index_size(self, name: str) -> int:
-        """How many entries a secondary index has: one per record, if it is whole."""
-        return sum(group.count(lambda p: len(without_deleted(p))) for group in self.groups(name))
+        """How many entries of values a secondary index has: one per record that has one, if it is
+        whole."""
+        found = sum(group.count(lambda p: len(without_deleted(p))) for group in self.groups(name))
+        return found - len(self.secondary_index(name, [None]))
 
     def record_index(self, keys: pa.StringArray, *, spawner: Spawner | None = None) -> pa.Table:
         """Where each record is: key, partition, file_id, instant_ms; null where it is nowhere.
