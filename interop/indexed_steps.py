@@ -20,7 +20,7 @@ from interop.hudi import Hudi, HudiRefusedError
 from interop.keyed_steps import Finding, Step, hudi_upsert, hudi_write
 from interop.serviced_table import ServicedTable
 from interop.written_rows import Row
-from lakewright.metadata.file_groups import RECORD_INDEX
+from lakewright.metadata.file_groups import RECORD_INDEX, SECONDARY_PREFIX
 from lakewright.runtime.events import Event
 from lakewright.txn.metadata_creation import drop_indexes
 
@@ -65,9 +65,14 @@ def overwrite(t: ServicedTable, _: Hudi) -> bool | None:
     return None
 
 
+def has_secondary_index(t: ServicedTable) -> bool:
+    """Whether the table has a secondary index."""
+    return any(i.startswith(SECONDARY_PREFIX) for i in t.open().properties.metadata_partitions)
+
+
 def hudi_overwrites(t: ServicedTable, hudi: Hudi) -> bool | None:
-    """The same by Hudi."""
-    if t.case.index == "BUCKET":
+    """The same by Hudi, which does not do it where there is a secondary index."""
+    if t.case.index == "BUCKET" or has_secondary_index(t):
         return False
     rows = t.rows(t.new(4), 425)
     hudi_write(t, hudi, "insert_overwrite", rows, {})

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lakewright.engine.index_building import build_beside_writers
+from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import FencedError, PlanBusyError
 from lakewright.format.instant import State
 from lakewright.format.properties import load_properties
@@ -29,7 +30,7 @@ from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.memory import MemoryStorage
 from lakewright.table import Table
 from lakewright.txn.access import Access
-from lakewright.txn.metadata_creation import drop_metadata_table
+from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
 from lakewright.txn.metadata_indexing import begin_building
 from tests.engine.test_crash_everywhere import BEFORE, DYING, World, delete, rows, upsert
 from tests.engine.test_metadata_everywhere import (
@@ -271,6 +272,19 @@ def check_deaths(version: int, type_: str, *, stride: int) -> None:
         assert pending_in_metadata(world) == [], index
         index += stride
     assert index > 60
+
+
+def test_a_write_begins_the_secondary_index_again_that_a_table_defines() -> None:
+    """Hudi's restore takes it away; its next write would begin it before all archived commits."""
+    world = indexed(8, "mor")
+    build(access_of(world), [RECORD_INDEX, SECONDARY], [secondary_index_on(SECONDARY, "n")])
+    drop_indexes(access_of(world), [SECONDARY])
+    world.write(upsert(rows("a1", n=5)))
+    assert SECONDARY not in built(world), "nobody asked for indexes of records"
+    wanted = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    world.write(upsert(rows("a1", "c1", n=6), WriteOptions.from_hudi(wanted)))
+    assert SECONDARY in built(world)
+    check_listed(world)
 
 
 def test_a_rebuild_brings_every_index_back() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,7 +56,7 @@ from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.runtime.spawn import Spawner
 from lakewright.txn.metadata_creation import Listing
 
-__all__ = ["FirstRecords", "new_secondary_index", "refuse_unknown"]
+__all__ = ["FirstRecords", "defined_secondaries", "new_secondary_index", "refuse_unknown"]
 
 _BUILT: Final = (BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX)
 _INDEX_NAME: Final = re.compile(r"[A-Za-z0-9_]+")
@@ -194,6 +195,18 @@ def refuse_unknown(snapshot: Snapshot, wanted: Collection[str]) -> None:
             "column it is on.",
             context={"table": snapshot.storage.uri},
         )
+
+
+def defined_secondaries(snapshot: Snapshot) -> list[str]:
+    """Secondary indexes that a table defines and that can be kept right, whether it has them or
+    not: Hudi's restores take them away, and leave it to the next write to begin them again."""
+    found = []
+    for name, definition in load_definitions(snapshot.storage, snapshot.properties).items():
+        if name.startswith(SECONDARY_PREFIX):
+            with suppress(UnsupportedTableError):
+                secondary_column(snapshot, definition)
+                found.append(name)
+    return found
 
 
 def new_secondary_index(snapshot: Snapshot, name: str, column: str) -> IndexDefinition:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from lakewright.engine.first_records import FirstRecords
+from lakewright.engine.first_records import FirstRecords, defined_secondaries
 from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.errors import IndexesChangedError, NotFoundError
 from lakewright.format.partitions import list_table
@@ -19,6 +19,7 @@ from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import NewIndex
 from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.file_groups import RECORD_INDEX
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import Listing, build_metadata_table
 from lakewright.txn.metadata_indexing import begin_building
@@ -38,11 +39,13 @@ def build_indexes(
 ) -> bool:
     """Build a metadata table with `files` and some other indexes, or those that it lacks, while
     nobody else writes; whether anything was built. Statistics are about `columns`, or all.
+    With a record index come the secondary indexes that the table defines, as with Hudi's writers.
 
     See `build_metadata_table` for when it is not.
     """
     present = indexes_of(snapshot.properties)
-    missing = {*FirstRecords(snapshot, registry, access.spawner).able(indexes)} - present
+    wanted = {*indexes, *(defined_secondaries(snapshot) if RECORD_INDEX in indexes else ())}
+    missing = {*FirstRecords(snapshot, registry, access.spawner).able(wanted)} - present
     if present and not missing:
         return False
 
