@@ -225,6 +225,31 @@ def test_logs_of_some_columns_have_no_statistics(tmp_path: Path) -> None:
     assert [f for f in table.metadata.verify() if isinstance(f, Difference)] == []
 
 
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_keys_that_come_into_buckets_are_in_the_record_index(
+    version: int, type_: str, tmp_path: Path
+) -> None:
+    """Nobody looks for keys in buckets, so that nobody knows which of them are new."""
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64())])
+    table = Table.create(
+        tmp_path / "t", schema=schema, type=type_, version=version, key=["id"], ordering=["ts"]
+    )
+    options = {
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.record.index.enable": "true",
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": "2",
+    }
+    for number in range(3):
+        ids = [f"k{i}" for i in range(0, 4 * (number + 1), 2)]
+        rows = pa.table({"id": ids, "ts": [number] * len(ids)}, schema=schema)
+        table.upsert(rows, options=options)
+        found = [f for f in table.metadata.verify() if isinstance(f, Difference)]
+        assert found == [], number
+    assert len({*table.scan().to_arrow()["_hoodie_file_name"].to_pylist()}) == 2
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_statistics_stay_about_the_columns_that_were_chosen(version: int, tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), *((name, pa.int64()) for name in ("c", "d", "ts"))])

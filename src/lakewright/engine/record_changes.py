@@ -31,6 +31,7 @@ from lakewright.engine.slice_keys import KeyedRows
 from lakewright.engine.slice_reader import SliceReader
 from lakewright.engine.snapshot import Snapshot
 from lakewright.errors import UnsupportedTableError
+from lakewright.format.buckets import bucket_of_file
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.file_slices import FileGroupId, FileSlice, FileSystemView
 from lakewright.format.instant import Instant, State, format_instant_name
@@ -237,13 +238,19 @@ def _replaced(content: CommitMetadata) -> list[FileGroupId]:
 def _moves_keys(
     snapshot: Snapshot, view: FileSystemView, group: FileGroupId, stats: Iterable[WriteStat]
 ) -> bool:
-    """Whether keys may have come into a file group, or have left it."""
+    """Whether keys may have come into a file group, or have left it.
+
+    Whoever writes the log of a bucket knows where its keys are by their hash, and not which are
+    new.
+    """
     before = view.merged_slice(group)
     if before is None or any(s.num_inserts != 0 or s.num_deletes != 0 for s in stats):
         return True
     names = (parse_data_file((s.path or "").rpartition("/")[2]) for s in stats)
     if not any(isinstance(name, LogFileName) for name in names):
         return False
+    if bucket_of_file(group.file_id) is not None:
+        return True
     merge = snapshot.merge
     marked = DELETED_COLUMN in snapshot.schema.arrow.names or merge.delete_field is not None
     rows_delete = marked or merge.mode not in _PLAIN
