@@ -2,7 +2,8 @@
 
 `{"write": how, "verb": "upsert" | "delete", "source": Parquet file, "path": table, "codec": name}`;
 see `serving`. A request changes a table that is there; with `"indexes": true` in it the metadata
-table is on, with statistics of columns and a record index. Ours answer how long they had the lock.
+table is on, with statistics of columns and a record index; `"more"` are further options of Hudi's.
+Ours answer how long they had the lock.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def options(asked: dict[str, Any]) -> dict[str, str]:
     if asked.get("indexes"):
         chosen["hoodie.metadata.index.column.stats.enable"] = "true"
         chosen["hoodie.metadata.record.index.enable"] = "true"
-    return chosen
+    return chosen | asked.get("more", {})
 
 
 def by_spark(spark: Callable[[], Any], asked: dict[str, Any]) -> int | None:
