@@ -49,9 +49,9 @@ types: setup
 layers: setup
 	$(BIN)/lint-imports --no-cache
 
-slow: setup java ## The longer proofs that need no Hudi
+slow: setup java ## The longer proofs that need no Hudi; a third of them: make slow PART=0/3
 	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) -m "slow or (hypothesis and not interop)" \
-		--hypothesis-profile=thorough tests
+		--hypothesis-profile=thorough $(if $(PART),--part $(PART)) tests
 
 spark35: setup java ## The tests of the Spark room on Spark 3.5, where most Hudi users are
 	$(BIN)/python scripts/spark_env.py 35

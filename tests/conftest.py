@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.parts import Part
+
 settings.register_profile(
     "lakewright",
     max_examples=40,
@@ -20,6 +22,21 @@ settings.register_profile(
 settings.register_profile("ci", settings.get_profile("lakewright"), derandomize=True)
 settings.register_profile("thorough", settings.get_profile("lakewright"), max_examples=300)
 settings.load_profile("ci" if os.environ.get("CI") else "lakewright")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--part 1/3`: only the second third of the tests that are chosen otherwise."""
+    parser.addoption("--part", metavar="K/N", help="only the part K of N of the tests, from 0 on")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of other parts out."""
+    text = config.getoption("--part")
+    if text is None:
+        return
+    part = Part.parse(text)
+    config.hook.pytest_deselected(items=[i for i in items if not part.has(i.nodeid)])
+    items[:] = [item for item in items if part.has(item.nodeid)]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -45,6 +45,7 @@ from lakewright.format.table_schema import without_meta_columns
 from lakewright.format.timeline import Timeline
 from lakewright.format.write_schema import WriteSchema, reconcile
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.index_changes import Indexing
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.conflict import groups_in_clustering
@@ -316,16 +317,7 @@ class BegunWrite:
         )
         if job.guard is not None:
             ready = replace(ready, guard=job.guard)
-        indexing = indexing_of(
-            job.snapshot,
-            self.instant,
-            metadata,
-            self.context.schema,
-            job.looking or looking_here(job.registry, job.access.spawner),
-            job.access.spawner,
-            columns=job.options.statistics_columns,
-        )
-        committed = self._transaction.commit(ready, indexing)
+        committed = self._transaction.commit(ready, self._indexing(metadata))
         untold = tell_commit(
             job.options,
             job.snapshot.properties,
@@ -340,6 +332,18 @@ class BegunWrite:
             "commit": clock.monotonic_s() - written_s,
         }
         return WriteResult.of(job.operation.name, committed, phases=phases)
+
+    def _indexing(self, metadata: CommitMetadata) -> Indexing:
+        job = self._job
+        return indexing_of(
+            job.snapshot,
+            self.instant,
+            metadata,
+            self.context.schema,
+            job.looking or looking_here(job.registry, job.access.spawner),
+            job.access.spawner,
+            columns=job.options.statistics_columns,
+        )
 
     def abandon(self) -> WriteResult:
         """Give up a write that turned out to have nothing to commit."""

@@ -105,14 +105,7 @@ def begin_building(
             access.storage, instant, access.heartbeat, clock=access.clock, spawner=access.spawner
         )
         failing.push(heartbeat.after_failure)
-        latest = timeline.completed().last()
-        infos = [
-            IndexPartitionInfo(
-                metadata_partition_path=name,
-                index_upto_instant=latest.requested_time if latest is not None else instant,
-            )
-            for name in wanted
-        ]
+        infos = _infos(timeline, instant, wanted)
         files = access.files(properties)
         plan = IndexPlan(index_partition_infos=infos).write(properties.version)
         lease.check()
@@ -133,6 +126,15 @@ def begin_building(
         access.clock.sleep(access.skew_s())
     access.on_event(Event("indexing.begun", len(wanted), unit="indexes", instant=instant))
     return Building(access, store, instant, wanted, begins, timeline, infos, basis, heartbeat)
+
+
+def _infos(timeline: Timeline, instant: str, wanted: Collection[str]) -> list[IndexPartitionInfo]:
+    """What the plan says of each index: up to which commit its first records go."""
+    latest = timeline.completed().last()
+    upto = latest.requested_time if latest is not None else instant
+    return [
+        IndexPartitionInfo(metadata_partition_path=name, index_upto_instant=upto) for name in wanted
+    ]
 
 
 def _forget_dead(
