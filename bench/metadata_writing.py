@@ -120,9 +120,9 @@ def beginning(sizes: Sizes, repeat: int) -> list[str]:
     return [
         "## Beginning one",
         "",
-        f"{', '.join(f'`{index}`' for index in sorted(BEGUN))} for {sizes.rows:,} rows × 20 columns "
-        f"in {GROUPS} file groups; of Hudi the write of one row that begins them, less the same "
-        "write without.",
+        f"{', '.join(f'`{index}`' for index in sorted(BEGUN))} for {sizes.rows:,} rows × 20 "
+        f"columns in {GROUPS} file groups; of Hudi the write of one row that begins them, less the "
+        "same write without.",
         "",
         table_row(*HEAD),
         table_row(*["---"] * len(HEAD)),
