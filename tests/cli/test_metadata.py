@@ -155,3 +155,23 @@ def test_what_a_secondary_index_cannot_be_on(
     refused = runner.invoke(app, ["metadata", "build", made.uri, "--secondary", given]).exception
     assert isinstance(refused, InputError) and reason in str(refused) and refused.hint
     assert sorted(p.name for p in (tmp_path / "t").rglob("*")) == before
+
+
+def test_drop_takes_some_indexes_away_for_good(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("city", pa.string())])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"], version=8)
+    wanted = {"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"}
+    made.append(pa.table({"id": ["a"], "city": ["x"]}), options=wanted)
+    made.metadata.build("column_stats", secondary={"by_city": "city"})
+    for needed, by in (("record_index", "secondary_index_by_city"), ("files", "column_stats")):
+        refused = runner.invoke(app, ["metadata", "drop", made.uri, "--index", needed]).exception
+        assert isinstance(refused, InputError) and f"needed by {by}" in str(refused)
+    assert len(made.properties.metadata_partitions) == 4
+    run("metadata", "drop", made.uri, "--index", "secondary_index_by_city")
+    made.upsert(pa.table({"id": ["b"], "city": ["y"]}), options=wanted)
+    assert {*made.properties.metadata_partitions} == {"files", "column_stats", "record_index"}
+    assert not (tmp_path / "t/.hoodie/metadata/secondary_index_by_city").exists()
+    run("metadata", "verify", made.uri)
+    run("metadata", "drop", made.uri, "--index", "secondary_index_by_city", code=3)
+    made.metadata.build(secondary={"by_city": "id"})
+    assert made.scan(where="city = 'y'").to_arrow()["id"].to_pylist() == ["b"]

@@ -122,13 +122,23 @@ def build(
 
 
 @app.command()
-def drop(uri: Uri, lock: Lock = None) -> None:
-    """Remove the metadata table: first from the properties, then its folder.
+def drop(
+    uri: Uri,
+    index: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="Only this index; may be given repeatedly."),
+    ] = None,
+    lock: Lock = None,
+) -> None:
+    """Remove the metadata table, or some indexes: first from the properties, then their folders.
 
-    Readers then list folders. A Hudi writer with hoodie.metadata.enable=true builds it again.
+    Without a metadata table readers list folders. A Hudi writer with hoodie.metadata.enable=true
+    builds it again, and the indexes that it is told to have.
+
+    Example: lakewright metadata drop /data/trips --index secondary_index_by_city
     """
-    if not Table.open(uri, lock=lock, on_event=tell).metadata.drop():
-        nothing_to_do("The table has no metadata table.")
+    if not Table.open(uri, lock=lock, on_event=tell).metadata.drop(*(index or ())):
+        nothing_to_do("The table has no such index." if index else "It has no metadata table.")
 
 
 def _on_column(given: str) -> tuple[str, str]:

@@ -16,10 +16,17 @@ from lakewright.engine.indexed_columns import defined_columns
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.snapshot import load_snapshot
+from lakewright.errors import InputError
 from lakewright.format.properties import load_properties
 from lakewright.format.timeline import load_timeline
 from lakewright.merge.registry import MergerRegistry
-from lakewright.metadata.file_groups import RECORD_INDEX, SECONDARY_PREFIX
+from lakewright.metadata.file_groups import (
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    SECONDARY_PREFIX,
+)
 from lakewright.metadata.summary import MetadataSummary, describe_metadata
 from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.metadata.verification import Compared, Difference, Finding
@@ -27,7 +34,7 @@ from lakewright.runtime.clock import Clock
 from lakewright.runtime.events import EventHook
 from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
-from lakewright.txn.metadata_creation import drop_metadata_table
+from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
 from lakewright.txn.metadata_gate import has_metadata_table
 
 __all__ = ["CHANGED_MEANWHILE", "Built", "MetadataService", "Rebuilt"]
@@ -95,15 +102,43 @@ class MetadataService:
             if now.completed().instants != snapshot.timeline.completed().instants:
                 yield Compared("", 0, 0, note=CHANGED_MEANWHILE)
 
-    def drop(self) -> bool:
-        """Remove the metadata table, in the order that is safe for readers; False if none is there.
+    def drop(self, *indexes: str) -> bool:
+        """Remove the metadata table, or some indexes of it, in the order that is safe for readers;
+        False if there is none.
 
-        Readers then list folders; a Hudi writer with hoodie.metadata.enable=true builds it again.
+        Readers then list folders; a Hudi writer with hoodie.metadata.enable=true builds it again,
+        and an index that it is told to have.
+
+        >>> table.metadata.drop("secondary_index_by_city")  # doctest: +SKIP
         """
         access = self.access()
+        if indexes:
+            return self._drop_some(access, frozenset(indexes))
         if not has_metadata_table(access.properties()) and not self.storage.exists(METADATA_FOLDER):
             return False
         drop_metadata_table(access)
+        return True
+
+    def _drop_some(self, access: Access, indexes: frozenset[str]) -> bool:
+        properties = access.properties()
+        present = {*properties.metadata_partitions, *properties.metadata_partitions_inflight}
+        if COLUMN_STATS in indexes:
+            indexes |= {PARTITION_STATS}
+        left = present - indexes
+        by_records = {i for i in left if i.startswith(SECONDARY_PREFIX)}
+        for needed, needy in ((FILES, left), (RECORD_INDEX, by_records)):
+            if needed in indexes and needy:
+                raise InputError(
+                    f"The index {needed} is needed by {', '.join(sorted(needy))}.",
+                    hint="Drop these too, or the whole metadata table by naming no index.",
+                    context={"table": self.storage.uri},
+                )
+        if present <= indexes:
+            drop_metadata_table(access)
+            return bool(present)
+        if not indexes & present:
+            return False
+        drop_indexes(access, indexes, forgotten=True)
         return True
 
     def rebuild(self, *indexes: str) -> Rebuilt:
@@ -116,7 +151,7 @@ class MetadataService:
         access = self.access()
         before = access.properties()
         had, columns = before.metadata_partitions, defined_columns(access.storage, before)
-        wanted = frozenset(indexes or had)
+        wanted = _with_records(indexes or had)
         drop_metadata_table(access)
         build_beside_writers(access, wanted, self.registry, columns=columns)
         built = access.properties().metadata_partitions
@@ -133,9 +168,7 @@ class MetadataService:
         self._refuse_unknown(indexes)
         now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
         defined = [new_secondary_index(now, *each) for each in (secondary or {}).items()]
-        wanted = {*indexes, *(definition.name for definition in defined)}
-        if any(name.startswith(SECONDARY_PREFIX) for name in wanted):
-            wanted.add(RECORD_INDEX)
+        wanted = _with_records((*indexes, *(definition.name for definition in defined)))
         access = self.access()
         before = frozenset(access.properties().metadata_partitions)
         build_beside_writers(access, wanted, self.registry, defined=defined)
@@ -148,3 +181,9 @@ class MetadataService:
     def _refuse_unknown(self, indexes: Collection[str]) -> None:
         now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
         refuse_unknown(now, indexes)
+
+
+def _with_records(indexes: Collection[str]) -> frozenset[str]:
+    """Indexes, and the record index if one of them finds rows by way of it."""
+    secondary = any(name.startswith(SECONDARY_PREFIX) for name in indexes)
+    return frozenset((*indexes, RECORD_INDEX) if secondary else indexes)

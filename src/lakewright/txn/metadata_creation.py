@@ -33,7 +33,7 @@ from lakewright.txn.metadata_beginnings import (
     lay_out,
     write_records,
 )
-from lakewright.txn.metadata_definitions import define
+from lakewright.txn.metadata_definitions import define, forget
 from lakewright.txn.metadata_store import open_store
 from lakewright.txn.metadata_undo import cleared
 from lakewright.txn.restoring import refuse_restore
@@ -127,8 +127,11 @@ def drop_under(access: Access, lease: Lease) -> None:
     access.on_event(Event("metadata_table.dropped", removed, unit="files"))
 
 
-def drop_indexes(access: Access, dropped: Collection[str]) -> None:
-    """Take some indexes away and keep the others; not `files`, without which none can be used."""
+def drop_indexes(access: Access, dropped: Collection[str], *, forgotten: bool = False) -> None:
+    """Take some indexes away and keep the others; not `files`, without which none can be used.
+
+    Unless they are `forgotten` the table goes on defining them, and writers may begin them again.
+    """
     with access.locked("dropping indexes of the metadata table") as lease:
         properties = access.properties()
         lease.check()
@@ -137,6 +140,9 @@ def drop_indexes(access: Access, dropped: Collection[str]) -> None:
             built=[i for i in properties.metadata_partitions if i not in dropped],
             building=[i for i in properties.metadata_partitions_inflight if i not in dropped],
         )
+        if forgotten:
+            lease.check()
+            forget(access, properties, dropped)
         removed = 0
         for index in sorted(dropped):
             lease.check()

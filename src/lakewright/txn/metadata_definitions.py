@@ -13,7 +13,7 @@ from lakewright.metadata.definitions import (
 )
 from lakewright.txn.access import Access
 
-__all__ = ["define"]
+__all__ = ["define", "forget"]
 
 
 def define(
@@ -25,3 +25,12 @@ def define(
         known = load_definitions(access.storage, properties)
         new = {definition.name: definition for definition in definitions}
         access.storage.replace(path, format_definitions({**known, **new}))
+
+
+def forget(access: Access, properties: TableProperties, names: Collection[str]) -> None:
+    """Store no longer what some indexes are about, so that no writer begins them again."""
+    path = properties.index_definitions_path or DEFAULT_PATH
+    known = load_definitions(access.storage, properties)
+    kept = {name: definition for name, definition in known.items() if name not in names}
+    if len(kept) < len(known):
+        access.storage.replace(path, format_definitions(kept))
