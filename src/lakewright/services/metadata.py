@@ -15,7 +15,7 @@ from lakewright.engine.index_building import build_beside_writers
 from lakewright.engine.indexed_columns import defined_columns
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
-from lakewright.engine.snapshot import load_snapshot
+from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.errors import InputError
 from lakewright.format.properties import load_properties
 from lakewright.format.timeline import load_timeline
@@ -86,7 +86,7 @@ class MetadataService:
 
         >>> for finding in table.metadata.verify("files"): print(finding)  # doctest: +SKIP
         """
-        snapshot = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
+        snapshot = self._now()
         differences = 0
         for finding in verify_metadata(
             snapshot,
@@ -147,7 +147,7 @@ class MetadataService:
         By default it gets the indexes that it had, as far as they are built here. Whoever writes
         between the two steps writes a table without metadata table, which is then listed.
         """
-        self._refuse_unknown(indexes)
+        refuse_unknown(self._now(), indexes)
         access = self.access()
         before = access.properties()
         had, columns = before.metadata_partitions, defined_columns(access.storage, before)
@@ -165,8 +165,8 @@ class MetadataService:
 
         >>> table.metadata.build("column_stats", secondary={"by_city": "city"})  # doctest: +SKIP
         """
-        self._refuse_unknown(indexes)
-        now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
+        now = self._now()
+        refuse_unknown(now, indexes)
         defined = [new_secondary_index(now, *each) for each in (secondary or {}).items()]
         wanted = _with_records((*indexes, *(definition.name for definition in defined)))
         access = self.access()
@@ -178,9 +178,8 @@ class MetadataService:
             tuple(sorted(wanted.difference(have))),
         )
 
-    def _refuse_unknown(self, indexes: Collection[str]) -> None:
-        now = load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
-        refuse_unknown(now, indexes)
+    def _now(self) -> Snapshot:
+        return load_snapshot(self.storage, clock=self.clock, use_metadata_table=False)
 
 
 def _with_records(indexes: Collection[str]) -> frozenset[str]:
