@@ -1,8 +1,10 @@
 """PostgreSQL as a database of locks; needs the package psycopg.
 
-Time is the server's (`clock_timestamp`). A connection is opened for each statement, so that a lock
-survives a server's restart or a dropped connection as long as its lease does. Passwords may be in
-the URL, in the usual environment variables or in a password file; messages never repeat them.
+Time is the server's, and one moment for a whole statement: a lease lasts exactly as long as was
+asked for, and no longer where the statement had to wait for another one. A connection is opened for
+each statement, so that a lock survives a server's restart or a dropped connection as long as its
+lease does. Passwords may be in the URL, in the usual environment variables or in a password file;
+messages never repeat them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from lakewright.txn.locks.database import CREATE, Values
 
 __all__ = ["PostgresqlDatabase"]
 
-_NOW: Final = "cast(extract(epoch from clock_timestamp()) * 1000 as bigint)"
+_NOW: Final = "cast(extract(epoch from statement_timestamp()) * 1000 as bigint)"
 _PARAMETER: Final = re.compile(r":(\w+)")
 _CONNECT_S: Final = 10
 
