@@ -11,7 +11,10 @@ from lakewright.testing.fuzz.judging import judge
 from lakewright.testing.fuzz.targets import TARGETS
 
 FOLDER = Path(__file__).with_name("found")
-SEEDS = {"metadata-file-id-of-unknown-encoding": "table!record_index#cells"}
+SEEDS = {
+    "metadata-file-id-of-unknown-encoding": "table!record_index#cells",
+    "metadata-bounds-of-another-schema": "table!column_stats#cells",
+}
 """What the mutants came from, where the target asks for it."""
 
 

@@ -21,7 +21,7 @@ from lakewright.codec.avro.arrow_types import arrow_type
 from lakewright.codec.avro.types import AvroType, Record, Union
 from lakewright.codec.hashing import ByteRows
 from lakewright.codec.hfile.cells import gather
-from lakewright.errors import UnsupportedTableError
+from lakewright.errors import SchemaError, UnsupportedTableError
 from lakewright.metadata.encoding import MetadataRecords, encoded_parts, no_records
 from lakewright.metadata.record_schema import META_FIELDS, RecordKind, part_type
 from lakewright.metadata.records import Part, broken, decoded, parsed_record
@@ -94,7 +94,10 @@ def _transcoded(run: Sequence[Part], kind: RecordKind, part: str, record: Record
     if column.type.get_field_index(_VALUE_TYPE) >= 0:
         _refuse_newer(pc.struct_field(column, _VALUE_TYPE), found.path)
     fields = _conformed_fields(column, source, target)
-    return encoded_parts(kind, part, pa.RecordBatch.from_pydict(fields), record)
+    try:
+        return encoded_parts(kind, part, pa.RecordBatch.from_pydict(fields), record)
+    except SchemaError as error:
+        raise broken(f"they are of another schema ({error.message})", found.path) from error
 
 
 def _refuse_newer(value_types: pa.Array, path: str) -> None:

@@ -27,6 +27,8 @@ HEADER_SIZE: Final = 33
 _NO_CHECKSUM, _CRC32, _CRC32C = 0, 1, 2
 _GZIP_RATIO: Final = 1032
 _GZIP_SLACK: Final = 1024
+_GZIP_FLAGS: Final = slice(3, 4)
+_GZIP_RESERVED: Final = 0xE0
 _GZIP_WINDOW: Final = 31
 
 
@@ -188,6 +190,8 @@ def _wrong_checksums(
 
 def _inflated(stored: memoryview, size: int, site: Site, offset: int) -> bytes:
     """One gzip member that must give exactly `size` bytes; what follows the member is ignored."""
+    if any(flags & _GZIP_RESERVED for flags in stored[_GZIP_FLAGS]):  # isal does not look at them
+        raise site.corrupt("a block cannot be inflated (unknown header flags)", offset)
     inflater = isal_zlib.decompressobj(_GZIP_WINDOW)
     try:
         raw = inflater.decompress(stored, size + 1)
