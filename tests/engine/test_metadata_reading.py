@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,7 +20,9 @@ from lakewright.engine.scan_plan import ScanPlan
 from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.statistics_skipping import _whole
 from lakewright.expr import Expr, RangeColumns, bind, col, evaluate, keep_mask
+from lakewright.format.partitions import ListedFile
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import Difference
 from lakewright.runtime.clock import SystemClock
 from lakewright.runtime.events import Event, ignore_events
@@ -373,3 +375,33 @@ def test_a_secondary_index_without_entries_of_nulls_is_asked(tmp_path: Path) -> 
     assert {task.slice_.group.partition for task in scan.plan().tasks} == {"a", "c"}
     assert scan.plan().skipped_by_keys > 0
     assert table.scan(where="city is null").to_arrow().num_rows == 2
+
+
+def test_logs_that_a_rollback_listed_by_their_names_alone_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi 0.x lists logs of dead writes with a size of 1, and even those that were never made."""
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64())])
+    table = Table.create(
+        tmp_path / "t", schema=schema, key=["id"], ordering=["ts"], type="mor", version=6
+    )
+    options = {"hoodie.metadata.enable": "true"}
+    for number in (1, 2):
+        rows = pa.table({"id": ["a", "b"], "ts": [number, number]}, schema=schema)
+        table.upsert(rows, options=options)
+    listed = MetadataTable.files
+
+    def by_name(self: MetadataTable, partitions: Sequence[str]) -> dict[str, list[ListedFile]]:
+        found = listed(self, partitions)[""]
+        log = min(f for f in found if ".log." in f.name)
+        never = log.name.replace(".log.1_", ".log.9_")
+        named = [ListedFile(name, 1) for name in (log.name, never)]
+        return {"": [*(f for f in found if f != log), *named]}
+
+    monkeypatch.setattr(MetadataTable, "files", by_name)
+    scan = table.scan()
+    assert sorted(scan.to_arrow()["ts"].to_pylist()) == [2, 2]
+    [warning] = scan.plan().warnings
+    assert "size of 2 files" in warning and "lakewright metadata rebuild" in warning
+    table.upsert(pa.table({"id": ["a"], "ts": [3]}, schema=schema), options=options)
+    assert sorted(table.scan().to_arrow()["ts"].to_pylist()) == [2, 3]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from lakewright.errors import FormatError, NotFoundError
 from lakewright.format.cleaned_files import with_cleaned_later
@@ -24,6 +24,10 @@ UNTRUSTED = (FormatError, NotFoundError)
 
 NOT_USED = "metadata_table.not_used"
 """The event of a table that is read without the metadata table that it has."""
+
+UNSIZED: Final = 1
+"""What Hudi 0.x lists for a log that a dead write left or was about to make: its rollbacks know the
+name alone, and not whether the file is there."""
 
 Warn = Callable[[str], None]
 
@@ -92,10 +96,25 @@ class MetadataListing:
         """The live entries of each partition's record."""
         wanted = list(partitions)
         try:
-            return self._table.files(wanted)
+            listed = self._table.files(wanted)
         except UNTRUSTED as error:
             self._warn(f"files not listed by the metadata table: {error.message} {error.hint}")
             return {p: list_files(self._storage, p) for p in wanted}
+        return {p: self._as_stored(p, files) for p, files in listed.items()}
+
+    def _as_stored(self, partition: str, files: Sequence[ListedFile]) -> Sequence[ListedFile]:
+        """The files of a partition; those whose size is not known as the folder has them."""
+        unsized = [file.name for file in files if file.size == UNSIZED]
+        if not unsized:
+            return files
+        self._warn(
+            f"the metadata table does not know the size of {len(unsized)} files of the partition "
+            f"'{partition}', such as {unsized[0]}, or whether they are there; its folder was "
+            "asked. A rollback by Hudi 0.x leaves that behind: lakewright metadata rebuild."
+        )
+        stored = {file.name: file for file in list_files(self._storage, partition)}
+        found = (stored.get(f.name) if f.size == UNSIZED else f for f in files)
+        return [file for file in found if file is not None]
 
 
 @dataclass(frozen=True, slots=True)
