@@ -22,9 +22,15 @@ PLAIN = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64())])
 WIDER = PLAIN.append(pa.field("more", pa.string()))
 
 
-def table(path: Path, type_: str) -> lw.Table:
+def table(path: Path, type_: str, version: int = 8) -> lw.Table:
     made = lw.Table.create(
-        path, schema=PLAIN, key=["id"], partition=["p"], ordering=["ts"], type=type_, version=8
+        path,
+        schema=PLAIN,
+        key=["id"],
+        partition=["p"],
+        ordering=["ts"],
+        type=type_,
+        version=version,
     )
     rows = pa.table({"id": ["a", "b"], "p": ["x", "y"], "ts": [1, 1]}, schema=PLAIN)
     made.upsert(rows, options=INDEXED)
@@ -86,3 +92,38 @@ def test_columns_that_somebody_chose_stay_as_they_are(tmp_path: Path) -> None:
     made.append(wider("c"), options=INDEXED)
     assert named(made) == ["ts"]
     assert made.scan(where="more = 'c'").count() == 1
+
+
+BY_HUDI_1X = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key")
+
+
+@pytest.mark.parametrize("type_", ["cow", "mor"])
+def test_a_definition_that_hudi_1x_leaves_on_version_6_is_gone_by(
+    tmp_path: Path, type_: str
+) -> None:
+    """It names fewer meta columns than have statistics there, and grows with the columns."""
+    made = table(tmp_path / "t", type_, version=6)
+    storage = made.opened(None)[0].storage
+    left = statistics_definition((*BY_HUDI_1X, *PLAIN.names))
+    storage.replace(DEFAULT_PATH, format_definitions({COLUMN_STATS: left}))
+    assert differences(made) == []
+    made.upsert(
+        wider("a", "c"), options={**INDEXED, "hoodie.datasource.write.reconcile.schema": "true"}
+    )
+    assert named(made) == [*left.source_fields, "more"]
+    assert differences(made) == []
+    assert made.scan(where="more = 'c'").count() == 1
+
+
+def test_wrong_statistics_of_columns_that_no_definition_names_are_found(tmp_path: Path) -> None:
+    made = table(tmp_path / "t", "cow", version=6)
+    made.bulk_insert(wider("c"), options={**INDEXED, "hoodie.metadata.enable": "true"})
+    storage = made.opened(None)[0].storage
+    storage.replace(
+        DEFAULT_PATH, format_definitions({COLUMN_STATS: statistics_definition(BY_HUDI_1X)})
+    )
+    assert differences(made) == []
+    [base] = (tmp_path / "t" / "y").glob("*.parquet")
+    base.unlink()
+    found = {d.key for d in differences(made) if d.index == COLUMN_STATS}
+    assert f"y/{base.name} ts" in found

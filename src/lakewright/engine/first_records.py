@@ -80,8 +80,8 @@ class FirstRecords:
         of columns."""
         properties = self.snapshot.properties
         found = [name for name in (BLOOM_FILTERS, COLUMN_STATS) if name in wanted]
-        stored = properties.version.merge_mode_stored
-        if COLUMN_STATS in wanted and stored and properties.partition_fields:
+        defined = properties.version.defines_indexes
+        if COLUMN_STATS in wanted and defined and properties.partition_fields:
             found.append(PARTITION_STATS)
         if properties.populate_meta_fields:
             found += [name for name in (RECORD_INDEX,) if name in wanted]
@@ -164,7 +164,7 @@ class FirstRecords:
             snapshot.storage, self._paths(listing), columns, counts=counts, spawner=self.spawner
         )
         changes = statistics_changes(groups.keys(), files, columns, version=version)
-        defined = version.merge_mode_stored
+        defined = version.defines_indexes
         names = (*columns.names,)
         definition = statistics_definition(names)
         told = {COLUMN_STATS: definition} if defined else {}
@@ -215,7 +215,7 @@ def new_secondary_index(snapshot: Snapshot, name: str, column: str) -> IndexDefi
     definition = secondary_index_on(f"{SECONDARY_PREFIX}{name}", column)
     known = load_definitions(snapshot.storage, snapshot.properties).get(definition.name)
     trouble, way_out = "", ""
-    if not snapshot.properties.version.merge_mode_stored:
+    if not snapshot.properties.version.defines_indexes:
         trouble = f"tables of version {snapshot.properties.version} have no secondary indexes"
         way_out = "A record index finds rows by their keys."
     elif not snapshot.properties.populate_meta_fields:

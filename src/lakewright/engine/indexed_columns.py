@@ -63,12 +63,24 @@ def first_columns(
 
     Before version 8 all are: nothing would tell the next writer about a choice.
     """
+    if not properties.version.defines_indexes:
+        return pa.schema(_able(properties, stored))
+    return _defined(properties, stored, chosen)
+
+
+def _able(properties: TableProperties, stored: pa.Schema) -> list[pa.Field]:
+    """Columns that can have statistics."""
     left_out = {*(properties.partition_fields if properties.drop_partition_columns else ())}
     left_out.update(() if properties.populate_meta_fields else META_FIELDS)
-    kept = [field for field in stored if field.name not in left_out]
-    able = [field for field in kept if wrapper_of(field.type) is not None]
-    if not properties.version.merge_mode_stored:
-        return pa.schema(able)
+    kept = (field for field in stored if field.name not in left_out)
+    return [field for field in kept if wrapper_of(field.type) is not None]
+
+
+def _defined(
+    properties: TableProperties, stored: pa.Schema, chosen: Collection[str] | None = None
+) -> pa.Schema:
+    """The columns that a new definition names."""
+    able = _able(properties, stored)
     rows = [field for field in able if field.name not in META_FIELDS]
     if chosen is None:
         rows = rows[:COLUMNS_MOST]
@@ -84,7 +96,7 @@ def indexed_columns(
     with it if they become more.
 
     Where somebody chose the columns, one that comes with the write is told if the write chooses it
-    too.
+    too. A table of version 6 has a definition if Hudi 1.x has written it.
     """
     known = {field.name: field for field in schema if wrapper_of(field.type) is not None}
     definition = load_definitions(snapshot.storage, snapshot.properties).get(COLUMN_STATS)
@@ -92,10 +104,10 @@ def indexed_columns(
         return pa.schema(list(known.values())), None
     names = (*dict.fromkeys(definition.source_fields),)
     properties, stored = snapshot.properties, stored_columns(snapshot)
-    if {*first_columns(properties, stored).names} <= {*names}:
-        more = first_columns(properties, schema).names
+    if {*_defined(properties, stored).names} <= {*names}:
+        more = _defined(properties, schema).names
     else:
-        asked = first_columns(properties, schema, chosen or ()).names
+        asked = _defined(properties, schema, chosen or ()).names
         more = [n for n in asked if n not in stored.names]
     names = (*dict.fromkeys((*names, *more)),)
     told = pa.schema([known[name] for name in names if name in known])

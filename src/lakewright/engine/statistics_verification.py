@@ -106,14 +106,21 @@ class _Statistics:
         self._counts = CountingBlocks(snapshot)
         self._in_part: set[str] = set()
         """Logs that do not have all columns."""
+        self._undefined: frozenset[str] = frozenset()
+        """Columns that had statistics before the table got a definition."""
 
     def columns(self) -> Generator[Finding, None, tuple[pa.Schema, int]]:
         """The columns with statistics, in the table's types, and how many records there are.
 
         Gives every record that is in the wrong file group, or about a column that is not indexed.
         """
+        kinds = leaf_types(self._snapshot.schema.arrow)
         definition = self._metadata.definitions.get(COLUMN_STATS)
         defined = None if definition is None else definition.source_fields
+        of_files = self._index == COLUMN_STATS
+        if defined and of_files and not self._snapshot.properties.version.defines_indexes:
+            self._undefined = frozenset(kinds.keys() - {*defined})
+            defined = (*defined, *sorted(self._undefined))
         hashes = None if defined is None else pa.array(name_hashes(defined), pa.binary())
         groups = self._metadata.groups(self._index)
         names: set[str] = set()
@@ -127,7 +134,6 @@ class _Statistics:
                 column = pc.binary_slice(entries["key"].combine_chunks(), 0, COLUMN_HASH_CHARS)
                 foreign = pc.invert(pc.is_in(column, value_set=hashes))
                 yield from self._unexpected(entries.filter(foreign))
-        kinds = leaf_types(self._snapshot.schema.arrow)
         # Hudi 0.15 counts nested columns of logs, and says nothing about them.
         chosen = sorted(names & kinds.keys()) if defined is None else defined
         return pa.schema([pa.field(n, kinds.get(n, pa.null())) for n in chosen]), records
@@ -145,9 +151,11 @@ class _Statistics:
             yield some, expected, read(some, self._partitions)
 
     def may_lack(self, found: Difference) -> bool:
-        """Whether it is right to say nothing: see `in_whole`."""
-        name = found.key.rpartition(" ")[0].lstrip("/")
-        return found.kind is DifferenceKind.MISSING and name in self._in_part
+        """Whether it is right to say nothing: see `in_whole`; and of columns that no definition
+        names nothing is told any more."""
+        name, _, column = found.key.rpartition(" ")
+        silent = name.lstrip("/") in self._in_part or column in self._undefined
+        return found.kind is DifferenceKind.MISSING and silent
 
     def _stored(self, files: Iterable[DataFile], names: set[str]) -> Iterator[FileStatistics]:
         storage, counts = self._snapshot.storage, self._counts

@@ -86,8 +86,8 @@ class TableVersion:
     records what they compare."""
     metadata_operation_suffixes: bool
     """Services of the metadata table use the data instant plus three digits."""
-    index_definitions_versioned: bool
-    """Index definitions carry a version attribute."""
+    defines_indexes: bool
+    """Indexes have definitions, and some need one; otherwise only newer releases leave some."""
 
     @classmethod
     def of(cls, number: int) -> TableVersion:
@@ -150,7 +150,7 @@ _SIX = TableVersion(
     ranges_skip_lone_logs=False,
     change_images_by_row=False,
     metadata_operation_suffixes=True,
-    index_definitions_versioned=False,
+    defines_indexes=False,
 )
 
 _EIGHT = TableVersion(
@@ -181,7 +181,7 @@ _EIGHT = TableVersion(
     ranges_skip_lone_logs=False,
     change_images_by_row=False,
     metadata_operation_suffixes=False,
-    index_definitions_versioned=False,
+    defines_indexes=True,
 )
 
 _NINE = TableVersion(
@@ -212,7 +212,7 @@ _NINE = TableVersion(
     ranges_skip_lone_logs=True,
     change_images_by_row=True,
     metadata_operation_suffixes=False,
-    index_definitions_versioned=True,
+    defines_indexes=True,
 )
 
 _VERSIONS = {v.number: v for v in (_SIX, _EIGHT, _NINE)}
