@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -27,13 +28,12 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> list[EncodedChange]:
     """However little there is to look at, tasks do it; what they gave."""
     given: list[EncodedChange] = []
     monkeypatch.setattr(index_tasks, "HERE_BYTES", -1)
-    made = EncodedChange.__init__
 
-    def kept(self: EncodedChange, *told: object) -> None:
-        made(self, *told)  # type: ignore[arg-type]
-        given.append(self)
+    def kept(*told: Any) -> EncodedChange:
+        given.append(EncodedChange(*told))
+        return given[-1]
 
-    monkeypatch.setattr(EncodedChange, "__init__", kept)
+    monkeypatch.setattr(index_tasks, "EncodedChange", kept)
     return given
 
 

@@ -56,7 +56,14 @@ from lakewright.metadata.file_groups import (
     RECORD_INDEX,
     SECONDARY_PREFIX,
 )
-from lakewright.metadata.index_changes import EncodedChange, IndexChange, IndexChanges, Indexing
+from lakewright.metadata.index_changes import (
+    EncodedChange,
+    IndexChange,
+    IndexChanges,
+    Indexing,
+    encoded,
+    group_count,
+)
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
 from lakewright.runtime.lanes import in_lanes
@@ -89,10 +96,12 @@ def looking_here(registry: MergerRegistry, spawner: Spawner) -> Looking:
     """Looks at the file groups in this process."""
 
     def look(
-        _: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]
-    ) -> IndexChange:
+        index: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]
+    ) -> EncodedChange:
         after = snapshot_after(before, instant)
-        return GroupLook.at(before, after, entries, registry).change(groups, spawner)
+        change = GroupLook.at(before, after, entries, registry).change(groups, spawner)
+        count, version = group_count(before.storage, index), before.properties.version
+        return encoded(index, change, count, instant=instant, version=version, spawner=spawner)
 
     return look
 

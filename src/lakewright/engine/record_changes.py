@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -106,9 +107,16 @@ class GroupLook:
         old, new = (SliceReader(s, names, None, ReadOptions(), registry) for s in (before, after))
         return cls(entries, old, new)
 
-    def moved(self, change: GroupChange) -> tuple[pa.Table, pa.Array]:
-        """What came into a file group, and what left it."""
-        old, new = self._read(self.old, change.before), self._read(self.new, change.after)
+    def moved(
+        self, change: GroupChange, spawner: Spawner | None = None
+    ) -> tuple[pa.Table, pa.Array]:
+        """What came into a file group, and what left it; with a spawner it is read before and
+        after the write at once."""
+        sides = ((self.old, change.before), (self.new, change.after))
+        if spawner is None:
+            old, new = (self._read(*side) for side in sides)
+        else:
+            old, new = in_lanes(lambda s: self._read(*s), sides, spawner=spawner, lanes=2, few=1)
         if _only_came(old, new):
             return self.entries.told(new.slice(len(old)), change.group), old.slice(0, 0)
         places = KeyIndex(old).locate(new)
@@ -122,7 +130,8 @@ class GroupLook:
 
     def change(self, changes: Sequence[GroupChange], spawner: Spawner) -> IndexChange:
         """The change of the whole index; several file groups are looked at beside each other."""
-        moved = in_lanes(self.moved, changes, spawner=spawner, lanes=GROUPS_AT_ONCE, few=1)
+        look = partial(self.moved, spawner=spawner)
+        moved = in_lanes(look, changes, spawner=spawner, lanes=GROUPS_AT_ONCE, few=1)
         return self.entries.change([came for came, _ in moved], [left for _, left in moved])
 
     def _read(self, reader: SliceReader, slice_: FileSlice | None) -> pa.Array:

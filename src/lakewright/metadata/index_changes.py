@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from lakewright.metadata.encoding import MetadataRecords, no_records
 from lakewright.metadata.file_groups import split_by_group
 from lakewright.metadata.keys import file_group_index
 from lakewright.metadata.table import METADATA_FOLDER
+from lakewright.runtime.lanes import in_lanes
+from lakewright.runtime.spawn import Spawner
 from lakewright.storage.base import Storage
 
 __all__ = [
@@ -25,11 +28,15 @@ __all__ = [
     "IndexChange",
     "IndexChanges",
     "Indexing",
+    "encoded",
     "group_count",
     "group_log",
     "index_logs",
     "nothing_indexed",
 ]
+
+GROUPS_AT_ONCE: Final = 2
+"""File groups whose logs are made at a time; it is work of the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class IndexChange:
 
 @dataclass(frozen=True, slots=True)
 class EncodedChange:
-    """Changes of one index as the log files that they are, made elsewhere."""
+    """Changes of one index as the log files that they are."""
 
     groups: int
     """File groups of the index when they were made."""
@@ -82,12 +89,36 @@ def index_logs(
     index: str, change: IndexChange, groups: int, *, instant: str, version: TableVersion
 ) -> Iterator[GroupLog]:
     """The log files of a change, one for each file group that it touches."""
-    records = split_by_group(change.records, groups)
-    gone = _split_keys(change.deleted, groups)
-    for number, (mine, deleted) in enumerate(zip(records, gone, strict=True)):
-        log = group_log(index, number, IndexChange(mine, deleted), instant=instant, version=version)
+    for number, mine in enumerate(_split(change, groups)):
+        log = group_log(index, number, mine, instant=instant, version=version)
         if log is not None:
             yield log
+
+
+def encoded(
+    index: str,
+    change: IndexChange,
+    groups: int,
+    *,
+    instant: str,
+    version: TableVersion,
+    spawner: Spawner,
+) -> EncodedChange:
+    """A change of many records as its log files, some of which are made beside each other."""
+
+    def log(numbered: tuple[int, IndexChange]) -> GroupLog | None:
+        number, mine = numbered
+        return group_log(index, number, mine, instant=instant, version=version)
+
+    parts = [*enumerate(_split(change, groups))]
+    logs = in_lanes(log, parts, spawner=spawner, lanes=GROUPS_AT_ONCE, few=1)
+    return EncodedChange(groups, tuple(made for made in logs if made is not None))
+
+
+def _split(change: IndexChange, groups: int) -> Iterator[IndexChange]:
+    """The part of every file group."""
+    records, gone = split_by_group(change.records, groups), _split_keys(change.deleted, groups)
+    return (IndexChange(*both) for both in zip(records, gone, strict=True))
 
 
 def group_log(
