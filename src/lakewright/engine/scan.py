@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
+from lakewright.engine.arrow_result import ArrowResult
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.runner import Runner, ThreadRunner
 from lakewright.engine.scan_plan import ScanPlan, plan_scan
 from lakewright.engine.slice_reader import SliceReader
 from lakewright.engine.snapshot import Snapshot
-from lakewright.errors import MissingDependencyError, OptionError
+from lakewright.errors import OptionError
 from lakewright.expr import Expr, bind, parse
 from lakewright.merge.registry import MergerRegistry
 from lakewright.runtime.events import Event, EventHook, ignore_events
@@ -28,7 +29,7 @@ MODES: tuple[Mode, ...] = ("snapshot", "read_optimized")
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(ArrowResult):
     """Rows of one pinned snapshot."""
 
     snapshot: Snapshot
@@ -63,35 +64,6 @@ class Scan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """All rows as a stream of batches; memory is bounded by batches in flight."""
         return self._limited(self._stream())
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as one table."""
-        return pa.Table.from_batches(list(self.to_batches()), schema=self.schema)
-
-    def to_pandas(self) -> Any:
-        """All rows as a pandas data frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """All rows as a Polars data frame."""
-        try:
-            import polars as pl
-        except ImportError as error:
-            raise MissingDependencyError(
-                "Polars is not installed.", hint="pip install polars"
-            ) from error
-        return pl.from_arrow(self.to_arrow())
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """A reader over the stream of batches; DuckDB queries it by its variable name."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def count(self) -> int:
-        """The number of rows."""
-        return sum(b.num_rows for b in self.to_batches())
 
     def _stream(self) -> Iterator[pa.RecordBatch]:
         reader = SliceReader(
