@@ -12,8 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup java demo test check lint types layers slow spark35 fuzz interop interop-env \
 	interop-smoke interop-changes interop-concurrent interop-stream interop-spark interop-writes \
-	interop-kills interop-service-kills interop-hfiles interop-locks interop-upserts interop-services \
-	interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed \
+	interop-kills interop-service-kills interop-index-kills interop-hfiles interop-locks \
+	interop-upserts interop-services interop-indexes interop-writers sim bench bench-spark bench-writing bench-keyed \
 	bench-metadata-reading bench-metadata-writing bench-services lock clean
 
 help: ## Show this help
@@ -68,6 +68,7 @@ interop: interop-env ## Prove agreement with real Hudi, reading and writing; wri
 	$(if $(ARGS),,$(BIN)/python -m interop.written)
 	$(if $(ARGS),,$(BIN)/python -m interop.keyed)
 	$(if $(ARGS),,$(BIN)/python -m interop.serviced)
+	$(if $(ARGS),,$(BIN)/python -m interop.indexed)
 
 interop-smoke: interop-env ## A dozen tables of the interop corpus, for continuous integration
 	$(BIN)/python -m interop.run --only 'v6_mor_pending_compaction_*' 'v6_mor_deletes_*' 'v8_mor_updates_*' 'v8_mor_partial_update*' 'v9_mor_compaction_*' 'v9_cow_overwrites_*'
@@ -107,6 +108,9 @@ interop-kills: interop-env ## Kill writers at every phase; the next reader and w
 
 interop-service-kills: interop-env ## Kill and stop compaction, clean and rollback at every phase beside others
 	$(BIN)/python -m interop.service_kills $(ARGS)
+
+interop-index-kills: interop-env ## Kill commits with all indexes before every change; both engines go on
+	$(BIN)/python -m interop.index_kills $(ARGS)
 
 interop-hfiles: interop-env ## HBase's reader and Hudi's own read HFiles that lakewright wrote
 	$(BIN)/python -m interop.hfiles

@@ -15,16 +15,16 @@ a line `N passed, M failed` and status 1 if anything failed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from interop.hudi import ROOT, Hudi, HudiRefusedError
+from interop.hudi import ROOT, Hudi
 from interop.indexed_steps import MORE, hudi_makes_secondary, make_secondary
 from interop.keyed_steps import Finding, Step
+from interop.metadata_differences import our_differences, their_differences
+from interop.options import EVERY_INDEX
 from interop.proof import Command
 from interop.serviced import EXPLAINED, readers
 from interop.serviced_cases import ServicedCase, serviced_cases
@@ -43,25 +43,19 @@ FILES_ONLY = {
     "hoodie.metadata.index.column.stats.enable": "false",
     "hoodie.metadata.index.partition.stats.enable": "false",
 }
-EVERYTHING = {
-    **ON,
-    "hoodie.metadata.index.column.stats.enable": "true",
-    "hoodie.metadata.index.partition.stats.enable": "true",
-    "hoodie.metadata.index.bloom.filter.enable": "true",
-    "hoodie.metadata.record.index.enable": "true",
-}
-SOME = {**EVERYTHING, "hoodie.metadata.index.column.stats.column.list": "id,sub,ts,i64,s,more"}
+SOME = {**EVERY_INDEX, "hoodie.metadata.index.column.stats.column.list": "id,sub,ts,i64,s,more"}
 """Hudi 1.0 fails on statistics of its own logs where a moment or a decimal is null."""
 OF_FILES = {**SOME, "hoodie.metadata.record.index.enable": "false"}
 """Hudi 1.0 fails to find the keys of Parquet log blocks in which a column is never null, and does
 not tell its record index of keys that came into buckets."""
 RECORDS = {**FILES_ONLY, "hoodie.metadata.record.index.enable": "true"}
 INDEXES = {
-    "v6_mor_bloom_event": EVERYTHING,
-    "v6_cow_bloom_commit": EVERYTHING,
+    "v6_mor_bloom_event": EVERY_INDEX,
+    "v6_cow_bloom_commit": EVERY_INDEX,
     "v6_mor_simple_partial": RECORDS,
+    "v6_mor_bucket_event_newer": OF_FILES,
     "v8_mor_bloom_event": SOME,
-    "v8_cow_simple_event": EVERYTHING,
+    "v8_cow_simple_event": EVERY_INDEX,
     "v8_mor_bucket_commit": OF_FILES,
     "v8_mor_simple_commit_parquet": OF_FILES,
 }
@@ -76,7 +70,6 @@ SECONDARIES = (
 )
 OFF = {"hoodie.metadata.enable": "false"}
 NONE = pa.table({"difference": pa.array([], pa.string())})
-SHOWN = 3
 FILLED = 5
 """After so many steps a table has rows in base files and logs, and deletions."""
 HEAD = (
@@ -119,7 +112,7 @@ class IndexedCase(ServicedCase):
 
     @property
     def _indexes(self) -> dict[str, str]:
-        return EVERYTHING if self.secondary else INDEXES.get(self.name, FILES_ONLY)
+        return EVERY_INDEX if self.secondary else INDEXES.get(self.name, FILES_ONLY)
 
 
 @dataclass
@@ -144,16 +137,11 @@ class IndexedTable(ServicedTable):
 
     def ask_files(self, hudi: Hudi) -> None:
         """Both engines must find the files of the folders in the metadata table."""
-        self.findings.append(Finding("lakewright, files", NONE, self._our_differences()))
-        self.findings.append(Finding(f"{hudi.version}, files", NONE, self._their_differences(hudi)))
-
-    def _our_differences(self) -> pa.Table | str:
-        table = self.open()
-        opened = table.snapshot().opened
-        if opened.metadata is None:
-            return f"no metadata table: {opened.warnings}"
-        found = [f for f in table.metadata.verify() if isinstance(f, Difference)]
-        return _differences([str(f.to_dict()) for f in found if not self._is_left(f)])
+        found = {
+            "lakewright": our_differences(self.open(), self._is_left),
+            hudi.version: their_differences(hudi, self.path, self.case.name),
+        }
+        self.findings += [Finding(f"{by}, files", NONE, told or NONE) for by, told in found.items()]
 
     def is_half_cleaned(self) -> bool:
         """Whether a clean died on its way: the table still tells of what it has deleted."""
@@ -174,32 +162,12 @@ class IndexedTable(ServicedTable):
         name = found.key.rpartition(" ")[0]
         return found.index == COLUMN_STATS and not (self.path / name).exists()
 
-    def _their_differences(self, hudi: Hudi) -> pa.Table | str:
-        try:
-            rows = self.show(hudi, "validate_metadata_table_files", "verbose => true")
-        except HudiRefusedError as error:
-            return f"{error}\n{error.trace[-3000:]}"
-        return _differences([str(row) for row in rows if _differs(row)])
-
     def ask_rows(self, hudi: Hudi) -> None:
         """Hudi must read the same with the metadata table and without."""
         without = read_by(hudi, self.path, OFF)
         if isinstance(without, pa.Table):  # what it cannot read at all is not the question here
             found = read_by(hudi, self.path, ON)
             self.findings.append(Finding(f"{hudi.version}, with and without", without, found))
-
-
-def _differs(row: Mapping[str, Any]) -> bool:
-    seen = [row.get(f"is_present_in_{place}") for place in ("fs", "metadata")]
-    sizes = [row.get(f"{place}_size") for place in ("fs", "metadata")]
-    return seen != [True, True] or sizes[0] != sizes[1]
-
-
-def _differences(told: Sequence[str]) -> pa.Table | str:
-    """No differences, or some of them in words."""
-    if told:
-        return f"{len(told)} differences, first: {'; '.join(sorted(told)[:SHOWN])}"
-    return NONE
 
 
 def _with_base_files(t: ServicedTable, rows: pa.Table) -> pa.Table:

@@ -140,13 +140,13 @@ def ask_filters(t: ServicedTable, hudi: Hudi) -> None:
     ours: Answers = {}
     theirs: dict[bool, Answers] = {False: {}, True: {}}
     for column in (c for c in FILTERED if c in t.columns.names):
-        known = sorted(row[column] for row in rows if row[column] is not None)
+        known = sorted(row[column] for row in rows if row.get(column) is not None)
         if not known:
             continue
         value = known[len(known) // 3]
         for operator, passes in (("<=", le), ("=", eq)):
             where = f"{column} {operator} {_literal(value)}"
-            found = (r for r in rows if r[column] is not None and passes(r[column], value))
+            found = (r for r in rows if r.get(column) is not None and passes(r[column], value))
             expected[where] = _identities(t, found)
             ours[where] = _identities(t, t.open().scan(where=where).to_arrow().to_pylist())
             asked = f"{column} {operator} {_spark_literal(value)}"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import lakewright as lw
 from interop.kill_count import DRIVER, WORKER, KillPlan, count_changes, kill_session, members
@@ -40,6 +41,8 @@ REGIONS = ("north", "Zürich", "a b")
 """Partitions that a table has; writes add one more."""
 OPERATIONS = ("append", "bulk_insert", "overwrite", "overwrite_table", "delete_partition")
 SPARK_OPERATIONS = ("append", "bulk_insert", "overwrite")
+CHANGED = 1_000
+"""How much newer a changed row is."""
 PATIENCE_S = 120.0
 ROOT = Path(__file__).resolve().parents[1]
 SPARK = {
@@ -71,6 +74,13 @@ def rows(first: int, count: int, regions: Sequence[str] = (*REGIONS, "new 🚀")
     )
 
 
+def changed_rows(count: int) -> pa.Table:
+    """Newer versions of the first rows that a table has."""
+    stored = rows(0, count, REGIONS)
+    newer = pc.add(stored["ts"], CHANGED)
+    return stored.set_column(SCHEMA.get_field_index("ts"), SCHEMA.field("ts"), newer)
+
+
 def operate(table: Any, operation: str, given: Callable[[pa.Table], Any]) -> None:
     """One operation; what it writes is always the same, given as the table takes it."""
     match operation:
@@ -85,6 +95,8 @@ def operate(table: Any, operation: str, given: Callable[[pa.Table], Any]) -> Non
             table.overwrite(given(rows(400, 20)), whole_table=True)
         case "delete_partition":
             table.delete_partition("Zürich")
+        case "upsert":
+            table.upsert(given(pa.concat_tables([changed_rows(9), rows(500, 4)])))
         case _:
             raise ValueError(operation)
 

@@ -14,14 +14,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 import lakewright as lw
 from interop.instants import instants
 from interop.kill_process import REGIONS, SCHEMA, rows, write_in_process
+from interop.options import EVERY_INDEX
 
 DATA_FILE = re.compile(r"\.?[^/]+_(\d{17})(?:\.log\.\d+_[\d-]+|\.parquet)$")
 TRACES = (".heartbeat", ".lakewright/fence", ".temp")
 PROBE = 900
 """The key number of the row that the next writer adds."""
+SEEN = ("before", "after")
+"""What a reader may see of an operation in which somebody died."""
+Rows = tuple[tuple[str, int], ...]
+"""The keys of rows and their ordering values, sorted."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +37,11 @@ class Kind:
 
     version: int
     type: str
+    indexed: bool = False
+    """Whether it has a metadata table with all indexes."""
 
     def __str__(self) -> str:
-        return f"v{self.version}_{self.type}"
+        return f"v{self.version}_{self.type}{'_indexed' if self.indexed else ''}"
 
 
 KINDS = tuple(Kind(version, type_) for version in (6, 8) for type_ in ("cow", "mor"))
@@ -45,8 +54,8 @@ class Stage:
     kind: Kind
     operation: str
     path: Path
-    before: tuple[str, ...]
-    after: tuple[str, ...]
+    before: Rows
+    after: Rows
     changes: int
     """How many changes of files the operation makes."""
     seconds: float
@@ -58,7 +67,7 @@ class Stage:
         """Short, unique."""
         return f"{self.kind} {self.operation} by {self.writer}"
 
-    def rows(self, seen: str) -> tuple[str, ...]:
+    def rows(self, seen: str) -> Rows:
         """The rows before or after."""
         return self.before if seen == "before" else self.after
 
@@ -76,7 +85,7 @@ def make_table(path: Path, kind: Kind) -> None:
         ordering=["ts"],
         merge_mode="EVENT_TIME_ORDERING",
     )
-    table.append(rows(0, 12, REGIONS))
+    table.append(rows(0, 12, REGIONS), options=EVERY_INDEX if kind.indexed else {})
     table.bulk_insert(rows(12, 6, REGIONS))
 
 
@@ -87,9 +96,9 @@ def make_stage(folder: Path, kind: Kind, operation: str, writer: str = "arrow") 
         make_table(path, kind)
     whole = folder / f"{kind}-{operation}"
     copy_table(path, whole)
-    before = keys(whole)
+    before = stored_rows(whole)
     ended = write_in_process(whole, operation, writer=writer)
-    after = keys(whole)
+    after = stored_rows(whole)
     assert before != after
     assert not left_over(whole)
     shutil.rmtree(whole)
@@ -109,15 +118,20 @@ def kill_points(changes: int, count: int, *, shift: int = 0) -> list[int]:
     return sorted({changes - 1, *(i * step + shift % step for i in range(count - 1))})
 
 
-def keys(path: Path) -> tuple[str, ...]:
-    """The keys that a reader sees."""
-    return tuple(sorted(lw.Table.open(path).scan(columns=["id"]).to_arrow()["id"].to_pylist()))
+def told_rows(table: pa.Table) -> Rows:
+    """The rows of a table, as they are compared."""
+    return tuple(sorted(zip(table["id"].to_pylist(), table["ts"].to_pylist(), strict=True)))
+
+
+def stored_rows(path: Path, options: lw.ReadOptions | None = None) -> Rows:
+    """The rows that a reader sees."""
+    return told_rows(lw.Table.open(path, options=options).scan(columns=["id", "ts"]).to_arrow())
 
 
 def judge_reader(stage: Stage, path: Path) -> str:
     """What a reader sees after the death: `before`, `after`, or what is wrong."""
     try:
-        seen = keys(path)
+        seen = stored_rows(path)
     except lw.LakewrightError as error:
         return f"the reader fails: {error}"
     if seen == stage.before:
@@ -125,16 +139,16 @@ def judge_reader(stage: Stage, path: Path) -> str:
     return "after" if seen == stage.after else f"the reader sees neither: {seen}"
 
 
-def judge_next_writer(path: Path, expected: tuple[str, ...], **opened: str) -> list[str]:
+def judge_next_writer(path: Path, expected: Rows, **opened: str) -> list[str]:
     """What is wrong after lakewright has added a row to the expected ones."""
     probe = rows(PROBE, 1)
     try:
         lw.Table.open(path, **opened).append(probe)  # type: ignore[arg-type]
-        found = keys(path)
+        found = stored_rows(path)
     except lw.LakewrightError as error:
         return [f"the next writer fails: {error}"]
     wrong = left_over(path)
-    if found != tuple(sorted([*expected, *probe["id"].to_pylist()])):
+    if found != tuple(sorted([*expected, *told_rows(probe)])):
         wrong.append(f"rows after the next write: {found}")
     return wrong
 
@@ -171,13 +185,16 @@ def _orphans(path: Path) -> Iterator[str]:
 
 __all__ = [
     "KINDS",
+    "SEEN",
     "Kind",
+    "Rows",
     "Stage",
     "copy_table",
     "judge_next_writer",
     "judge_reader",
-    "keys",
     "kill_points",
     "left_over",
     "make_stage",
+    "stored_rows",
+    "told_rows",
 ]

@@ -27,33 +27,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from interop.cases import Traits
 from interop.hudi import Hudi, HudiRefusedError
-from interop.kill_process import OPERATIONS, SPARK_OPERATIONS, rows, write_in_process
+from interop.kill_hudi import HUDI_OF_VERSION, NextHudi
+from interop.kill_process import OPERATIONS, SPARK_OPERATIONS, write_in_process
 from interop.kill_trials import (
     KINDS,
+    SEEN,
     Stage,
     copy_table,
     judge_next_writer,
     judge_reader,
-    keys,
     kill_points,
     make_stage,
 )
-from interop.options import write_options
-from interop.written_rows import Columns
 
-HUDI_OF_VERSION = {6: "0.15.0", 8: "1.0.2"}
-HUDI_KEYS = 800
-"""The first key number of the rows that Hudi writes."""
 SPREAD = 0.618
 """Multiples of it, modulo one, are spread evenly."""
 HUDI_ON_SPARK = 3
 """After how many deaths on Spark the next writer is Hudi."""
 SEED = 20
-SEEN = ("before", "after")
 
 
 @dataclass
@@ -61,7 +53,7 @@ class Proof:
     """The trials and what came out."""
 
     folder: Path
-    hudis: dict[int, Hudi]
+    hudis: dict[int, NextHudi]
     chance: random.Random
     outcomes: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -114,7 +106,7 @@ class Proof:
             wrong = [seen]
         elif hudi:
             try:
-                wrong = self._hudi_goes_on(stage, path, seen)
+                wrong = self.hudis[stage.kind.version].goes_on(path, stage.kind, stage.rows(seen))
             except HudiRefusedError as error:
                 wrong = [f"Hudi fails: {error}"]
         else:
@@ -130,36 +122,6 @@ class Proof:
         for w in wrong:
             print(f"FAILED {name}: {w}", flush=True)
 
-    def _hudi_goes_on(self, stage: Stage, path: Path, seen: str) -> list[str]:
-        """What is wrong after Hudi has written the next rows, and lakewright more."""
-        hudi = self.hudis[stage.kind.version]
-        if self._hudi_keys(hudi, path) != stage.rows(seen):
-            return [f"Hudi reads other rows than those {seen}"]
-        traits = Traits(stage.kind.version, stage.kind.type, "killed")  # type: ignore[arg-type]
-        new = rows(HUDI_KEYS, 4)
-        columns = Columns(new.schema)
-        step = {
-            "do": "write",
-            "operation": "upsert",
-            "schema": columns.ddl,
-            "rows": columns.json(new.to_pylist()),
-            "options": write_options(traits, hudi.version, "killed"),
-        }
-        hudi.steps(path, "killed", [step])
-        expected = tuple(sorted([*stage.rows(seen), *new["id"].to_pylist()]))
-        found = keys(path)
-        if found != expected:
-            return [f"rows after Hudi's write: {found}"]
-        if self._hudi_keys(hudi, path) != expected:
-            return ["Hudi reads other rows than lakewright"]
-        return judge_next_writer(path, expected, lock="file")
-
-    def _hudi_keys(self, hudi: Hudi, path: Path) -> tuple[str, ...]:
-        """The keys that Hudi reads."""
-        answer = self.folder / "answer.parquet"
-        hudi.read(path, answer, {})
-        return tuple(sorted(pq.read_table(answer, columns=["id"])["id"].to_pylist()))
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
@@ -173,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="lakewright-killed-"))
     hudis = {v: Hudi(HUDI_OF_VERSION[v]) for v in options.versions}
-    proof = Proof(folder, hudis, random.Random(options.seed))
+    following = {v: NextHudi(hudi, folder) for v, hudi in hudis.items()}
+    proof = Proof(folder, following, random.Random(options.seed))
     try:
         for kind in (k for k in KINDS if k.version in options.versions):
             for operation in OPERATIONS:

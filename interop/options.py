@@ -39,6 +39,14 @@ ALWAYS = {
     "hoodie.metadata.index.column.stats.enable": "false",
     "hoodie.metadata.index.partition.stats.enable": "false",
 }
+EVERY_INDEX = {
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.index.column.stats.enable": "true",
+    "hoodie.metadata.index.partition.stats.enable": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+}
+"""A metadata table with all indexes that every release can build."""
 
 
 def write_options(traits: Traits, hudi: str, name: str) -> dict[str, str]:

@@ -39,7 +39,7 @@ import lakewright as lw
 from interop.hudi import Hudi
 from interop.keyed_batches import SCHEMA
 from interop.keyed_writers import differences
-from interop.kill_writes import HUDI_OF_VERSION
+from interop.kill_hudi import HUDI_OF_VERSION
 from interop.service_process import end_with_parent
 from interop.service_series import all_series
 from interop.service_trials import Outcome, Trial, run_trial
