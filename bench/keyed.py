@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -227,39 +228,47 @@ def came_out(path: Path) -> dict[str, int]:
 
 
 def compete(
-    contenders: Sequence[Contender], works: Sequence[Work], repeat: int
+    contenders: Sequence[Contender], works: Sequence[Work], repeat: int, *, beside: int = 1
 ) -> dict[str, Result]:
     """Results by change; one write each to warm up, of which the tables are compared.
+
+    So many changes that follow one another are measured `beside` each other, in turns, as those
+    must be that are compared with each other.
 
     Hudi takes half a minute and more for most: its first change warms it up, of all others the one
     that is compared is also the one that counts. So it is for everybody if nothing is repeated.
     """
     found: dict[str, Result] = {}
     warmed: set[str] = set()
+    hudi = {c.name for c in contenders if c.how == "hudi"}
     with warm(tuple(contenders), PROGRAM) as homes:
-        for work in works:
-            result = found.setdefault(work.name, Result())
-            compared = _check(contenders, work, homes, result)
-            hudi = {c.name for c in contenders if c.how == "hudi"}
-            counts = hudi & warmed if repeat else {c.name for c in contenders}
-            for name in counts & compared.keys():
-                result.samples[name] = [compared[name]]
+        for some in (works[first : first + beside] for first in range(0, len(works), beside)):
+            results = {work: found.setdefault(work.name, Result()) for work in some}
+            for work, result in results.items():
+                compared = _check(contenders, work, homes, result)
+                counts = hudi & warmed if repeat else {c.name for c in contenders}
+                for name in counts & compared.keys():
+                    result.samples[name] = [compared[name]]
             for number in range(repeat):
-                for c in contenders:
-                    if c.how == "hudi" and (number or c.name in warmed):
-                        continue
+                rivals = [c for c in contenders if c.name not in (warmed if not number else hudi)]
+                for c, (work, result) in product(rivals, results.items()):
                     with copied(work.start(c)) as path:
                         sample = _asked(homes[c.home], work, c, path, result)
                     if sample is not None:
                         result.samples.setdefault(c.name, []).append(sample)
             warmed |= hudi
-            for c in contenders:
-                if ss := result.samples.get(c.name):
-                    walls = [round(s.wall_s, 2) for s in ss]
-                    print(f"  {work.name}: {c.name} {median(ss):.2f} s of {walls}", flush=True)
-            if work.base.rows >= MEASURED:
-                record(f"keyed_{work.name}", {"work": str(work)}, result.samples)
+            for work, result in results.items():
+                _keep(work, contenders, result)
     return found
+
+
+def _keep(work: Work, contenders: Sequence[Contender], result: Result) -> None:
+    for c in contenders:
+        if ss := result.samples.get(c.name):
+            walls = [round(s.wall_s, 2) for s in ss]
+            print(f"  {work.name}: {c.name} {median(ss):.2f} s of {walls}", flush=True)
+    if work.base.rows >= MEASURED:
+        record(f"keyed_{work.name}", {"work": str(work)}, result.samples)
 
 
 def _check(

@@ -61,12 +61,12 @@ def overhead(sizes: Sizes, repeat: int) -> list[str]:
         for share in SHARES
         for on in (False, True)
     ]
-    found = compete(contenders, works, repeat)
+    found = compete(contenders, works, repeat, beside=2)
     lines = [
         "## What it costs",
         "",
         f"Upserts into {sizes.rows:,} rows × 20 columns in {GROUPS} file groups, without a "
-        "metadata table and with one. Lock: the longest time that it was held, with it.",
+        "metadata table and with one, in turns. Lock: the longest time that it was held, with it.",
         "",
         table_row(
             "table", "rows of the upsert", "contender", "without s", "with s", "more", "lock ms"
