@@ -33,6 +33,10 @@ REFUSED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
         ("org.apache.hudi.keygen.parser.hoodiedatetimeparser",),
         "parser classes of the JVM cannot be run",
     ),
+    "hoodie.metadata.record.level.index.enable": (
+        ("false",),
+        "Hudi 0.x and 1.0 do not know a record index per partition",
+    ),
     "hoodie.metaserver.enabled": (("false",), "the timeline is kept in the table only"),
     "hoodie.precommit.validators": ((), "validator classes of the JVM cannot be run"),
     "hoodie.schema.on.read.enable": (("false",), "the history of columns is not written"),
@@ -152,7 +156,7 @@ hoodie.metadata.auto: delete.partitions initialize
 hoodie.metadata.bloom: filter.dynamic.max.entries filter.enable filter.fpp filter.num.entries
     filter.type
 hoodie.metadata.compact: max.delta.commits max.delta.seconds trigger.strategy
-hoodie.metadata.global: record.level.index.enable record.level.index.max.filegroup.count
+hoodie.metadata.global: record.level.index.max.filegroup.count
     record.level.index.min.filegroup.count
 hoodie.metadata.index: async bloom.filter.column.list bloom.filter.enable
     bloom.filter.file.group.count bloom.filter.parallelism check.timeout.seconds
@@ -170,7 +174,7 @@ hoodie.metadata.range: repartition.random.seed repartition.sampling.fraction
     repartition.target.records.per.partition
 hoodie.metadata.record: index.enable index.enable.validation.on.initialization
     index.growth.factor index.max.filegroup.count index.max.filegroup.size
-    index.min.filegroup.count level.index.defer.init level.index.enable
+    index.min.filegroup.count level.index.defer.init
     level.index.max.filegroup.count level.index.min.filegroup.count preparation.parallelism
 hoodie.metadata.repartition: default.partitions min.partitions.threshold
 hoodie.metadata.streaming: write.datatable.write.statuses.coalesce.divisor write.enabled

@@ -89,6 +89,7 @@ class WriteOptions(FileOptions, RowOptions):
         False,
         "A metadata table that is built gets an index of records too.",
         "hoodie.metadata.record.index.enable",
+        "hoodie.metadata.global.record.level.index.enable",
     )
     bloom_filter_index: bool = option(
         False,

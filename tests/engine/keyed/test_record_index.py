@@ -47,6 +47,22 @@ def test_files_without_the_keys_are_not_opened(
     assert found.filter(pc.equal(found["id"], "a2"))["p"].to_pylist() == ["c"]
 
 
+def test_the_names_of_newer_releases_mean_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = SHAPES[-1]
+    newer = {
+        "hoodie.index.type": "global_record_level_index",
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.global.record.level.index.enable": "true",
+    }
+    table = new_table(shape)
+    for part in "ab":
+        table.upsert(rows(shape, [(f"{part}0", part, 1, 1)]), options=newer)
+    opened = asked_files(monkeypatch)
+    done = table.upsert(rows(shape, [("b0", "b", 2, 9)]), options=newer)
+    assert (done.inserted, done.updated) == (0, 1)
+    assert [base.partition for base in opened] == ["b"]
+
+
 @EACH
 def test_without_the_index_all_files_are_asked(
     shape: Shape, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from lakewright.errors import OptionError
 
@@ -36,6 +37,12 @@ class IndexType(Enum):
         return self in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM)
 
 
+_NEWER_NAMES: Final = {"GLOBAL_RECORD_LEVEL_INDEX": IndexType.RECORD_INDEX.value}
+"""What Hudi 1.1 and later call them."""
+_PARTITIONED: Final = "RECORD_LEVEL_INDEX"
+"""A record index with file groups of its own for every partition."""
+
+
 def index_type(told: str | None, *, buckets: bool) -> IndexType:
     """The index of a write; `buckets`: the table's file groups are buckets.
 
@@ -43,8 +50,17 @@ def index_type(told: str | None, *, buckets: bool) -> IndexType:
     """
     if told is None:
         return IndexType.BUCKET if buckets else IndexType.SIMPLE
+    name = told.strip().upper()
+    if name == _PARTITIONED:
+        raise OptionError(
+            f"The index {name} keeps keys per partition, in a layout that Hudi 0.x and 1.0 take "
+            "for another one: they would find no key in it and insert every row again.",
+            hint="Choose RECORD_INDEX if a key is one row in the table, BLOOM or SIMPLE if it is "
+            "one in each partition.",
+            context={"option": "hoodie.index.type", "value": told},
+        )
     try:
-        chosen = IndexType(told.strip().upper())
+        chosen = IndexType(_NEWER_NAMES.get(name, name))
     except ValueError:
         known = ", ".join(kind.value for kind in IndexType)
         raise OptionError(
