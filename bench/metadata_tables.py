@@ -108,7 +108,7 @@ class KeyIndex:
         located = self._located()
         pq.write_table(located, path / "keys.parquet")
         records = record_index_records(located, version=VERSION)
-        index = NewIndex(RECORD_INDEX, self.groups, records)
+        index = NewIndex.of(RECORD_INDEX, self.groups, records)
         build_metadata_table(table.opened(None)[0], lambda *_: [index])
 
     def _located(self) -> pa.Table:

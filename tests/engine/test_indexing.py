@@ -23,6 +23,7 @@ from lakewright.metadata.file_groups import (
     FILES,
     PARTITION_STATS,
     RECORD_INDEX,
+    IndexGroups,
 )
 from lakewright.runtime import Event
 from lakewright.services.clean import CleanOptions, run_clean
@@ -202,7 +203,7 @@ def test_who_was_cleaned_away_or_not_told_begins_anew(version: int) -> None:
 def test_only_one_process_builds_and_the_dead_are_succeeded() -> None:
     world = indexed(8, "mor")
     dying = replace(access_of(world), processes=replace(world.processes, own=DYING))
-    first = begin_building(dying, {RECORD_INDEX: 10}, lambda: None)
+    first = begin_building(dying, {RECORD_INDEX: IndexGroups.whole(RECORD_INDEX, 10)}, lambda: None)
     assert first is not None
     with pytest.raises(PlanBusyError, match="builds record_index already"):
         build(access_of(world), [RECORD_INDEX])

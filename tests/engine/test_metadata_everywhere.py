@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -64,10 +64,13 @@ def access_of(world: World, storage: MemoryStorage | None = None) -> Access:
 
 
 @cache
-def _start(version: int, type_: str, statistics: bool) -> dict[str, bytes]:
+def _start(version: int, type_: str, statistics: bool, per_partition: bool) -> dict[str, bytes]:
     world = World.new(version, type_)
     snapshot = load_snapshot(world.storage, clock=world.clock)
-    assert build_indexes(access_of(world), snapshot, ALL if statistics else (), MergerRegistry())
+    wanted = ALL if statistics else ()
+    assert build_indexes(
+        access_of(world), snapshot, wanted, MergerRegistry(), per_partition=per_partition
+    )
     return {path: bytes(content) for path, content in world.bucket.objects().items()}
 
 
@@ -77,10 +80,12 @@ STATISTICS = {
 }
 
 
-def indexed(version: int, type_: str, *, statistics: bool = False) -> World:
+def indexed(
+    version: int, type_: str, *, statistics: bool = False, per_partition: bool = False
+) -> World:
     """A table with a metadata table."""
     world = World()
-    for path, content in _start(version, type_, statistics).items():
+    for path, content in _start(version, type_, statistics, per_partition).items():
         world.storage.replace(path, content)
     world.clock.advance(1)
     return world
@@ -108,13 +113,11 @@ def pending_in_metadata(world: World) -> list[str]:
     return sorted(begun - done)
 
 
-def crashes(
-    version: int, type_: str, step: Step, effect: bool, stride: int, statistics: bool
-) -> Iterator[World]:
+def crashes(begun: Callable[[], World], step: Step, effect: bool, stride: int) -> Iterator[World]:
     """A world for every storage operation of a write, or some, at which its process died."""
     index = 0
     while True:
-        world = indexed(version, type_, statistics=statistics)
+        world = begun()
         dying = MemoryStorage(world.bucket, faults=FaultPlan({index: crash(effect=effect)}))
         try:
             world.write(step.write, dying, own=DYING)
@@ -126,11 +129,9 @@ def crashes(
         index += stride
 
 
-def check_crashes(
-    name: str, version: int, type_: str, effect: bool, stride: int = 1, statistics: bool = False
-) -> None:
+def check_crashes(name: str, begun: Callable[[], World], effect: bool, stride: int = 1) -> None:
     step, seen, count = STEPS[name], [], 0
-    for count, world in enumerate(crashes(version, type_, step, effect, stride, statistics), 1):
+    for count, world in enumerate(crashes(begun, step, effect, stride), 1):
         where = (count - 1) * stride
         found = world.rows()
         assert found in (BEFORE, step.after), where
@@ -184,7 +185,22 @@ def test_every_write_tells_every_index(
 def test_a_crash_at_any_operation_leaves_a_metadata_table_that_the_next_writer_repairs(
     name: str, version: int, type_: str, effect: bool
 ) -> None:
-    check_crashes(name, version, type_, effect, stride=29)
+    check_crashes(name, partial(indexed, version, type_), effect, stride=29)
+
+
+def test_a_crash_leaves_a_record_index_per_partition_that_the_next_writer_repairs() -> None:
+    begun = partial(indexed, 8, "mor", statistics=True, per_partition=True)
+    check_crashes("upsert", begun, True, stride=41)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["append", "overwrite", "upsert", "delete"])
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_record_index_per_partition_survives_a_crash_at_every_operation(
+    name: str, type_: str
+) -> None:
+    begun = partial(indexed, 8, type_, statistics=True, per_partition=True)
+    check_crashes(name, begun, True)
 
 
 @pytest.mark.slow
@@ -195,7 +211,7 @@ def test_a_crash_at_any_operation_leaves_a_metadata_table_that_the_next_writer_r
 def test_every_write_with_a_metadata_table_survives_a_crash_at_every_operation(
     name: str, version: int, type_: str, effect: bool
 ) -> None:
-    check_crashes(name, version, type_, effect, statistics=effect)
+    check_crashes(name, partial(indexed, version, type_, statistics=effect), effect)
 
 
 BACK_AND_FORTH = (
@@ -325,5 +341,5 @@ def begin_secondary(world: World, column: str) -> None:
         if (texts := secondary_texts(some.values)) is not None
     ]
     definition = secondary_index_on(SECONDARY, column)
-    new = NewIndex(SECONDARY, 2, MetadataRecords.joined(records), definition)
+    new = NewIndex.of(SECONDARY, 2, MetadataRecords.joined(records), definition)
     assert build_metadata_table(access, lambda *_: [new])

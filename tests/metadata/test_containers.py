@@ -62,12 +62,12 @@ def test_an_index_of_a_newer_release_has_no_name_here() -> None:
 
 
 def test_files_have_the_names_of_real_ones() -> None:
-    base = base_file_name("files", 0, write_token="0-955-2690", instant="00000000000000000")
+    base = base_file_name("files-0000-0", write_token="0-955-2690", instant="00000000000000000")
     assert base == "files-0000-0_0-955-2690_00000000000000000.hfile"
-    log = log_file_name("files", 0, instant="20251220210108078", write_token="10-999-2838")
+    log = log_file_name("files-0000-0", instant="20251220210108078", write_token="10-999-2838")
     assert log == ".files-0000-0_20251220210108078.log.1_10-999-2838"
     third = log_file_name(
-        "record_index", 7, instant="20250922132143658001", version=3, write_token=STUB_ATTEMPT
+        "record-index-0007-0", instant="20250922132143658001", version=3, write_token=STUB_ATTEMPT
     )
     assert third == ".record-index-0007-0_20250922132143658001.log.3_0-0-0"
     assert all(parse_data_file(name) is not None for name in (base, log, third))

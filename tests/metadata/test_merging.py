@@ -16,6 +16,7 @@ from lakewright.errors import MetadataTableError, UnsupportedTableError
 from lakewright.format.version import TableVersion
 from lakewright.metadata.bloom_index import bloom_filters
 from lakewright.metadata.encoding import MetadataRecords
+from lakewright.metadata.file_groups import IndexGroups
 from lakewright.metadata.files import file_table, listed_partitions
 from lakewright.metadata.keys import ALL_PARTITIONS
 from lakewright.metadata.merging import merged_records
@@ -26,6 +27,7 @@ from lakewright.metadata.statistics import column_statistics
 from lakewright.metadata.statistics_payloads import statistics_records
 from tests.metadata import mdt_builder as plain
 
+ONE = IndexGroups.whole("record_index", 1)
 SIX, EIGHT = TableVersion.of(6), TableVersion.of(8)
 
 
@@ -115,7 +117,7 @@ def test_records_of_other_generations_are_written_in_this_one(
     assert told == {b"k": place(7, "B" if kept is SIX else "D")}
     again = plain.reader(tmp_path, told, generation="B" if kept is SIX else "D")
     keys = pa.array(["k"])
-    assert record_locations([again], keys).equals(record_locations([reader], keys))
+    assert record_locations([again], ONE, keys).equals(record_locations([reader], ONE, keys))
 
 
 def test_filters_that_were_taken_back_are_gone(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from lakewright.errors import FormatError, UnsupportedTableError
 from lakewright.format.version import TableVersion
 from lakewright.metadata.bloom_index import bloom_filters
 from lakewright.metadata.encoding import MetadataRecords
+from lakewright.metadata.file_groups import IndexGroups
 from lakewright.metadata.files import listed_files, listed_partitions
 from lakewright.metadata.keys import escaped, file_digest, name_hashes, secondary_entries
 from lakewright.metadata.payloads import (
@@ -38,6 +39,7 @@ from lakewright.metadata.statistics_payloads import (
 from lakewright.metadata.wrapping import wrapper_of
 from tests.metadata import mdt_builder as plain
 
+ONE = IndexGroups.whole("record_index", 1)
 SIX, EIGHT = TableVersion.of(6), TableVersion.of(8)
 GENERATIONS = {"B": SIX, "D": EIGHT}
 BOTH = pytest.mark.parametrize("generation", GENERATIONS)
@@ -278,8 +280,8 @@ def test_places_of_records_are_those_of_another_encoder(generation: str, tmp_pat
         } | ({} if generation == "B" else {"position": None})
         assert found[row["key"].encode()] == plain.value(5, generation, recordIndexMetadata=info)
     reader = plain.reader(tmp_path, found, generation=generation)
-    assert record_locations([reader], table["key"].combine_chunks()).equals(
-        table.cast(record_locations([reader], table["key"].combine_chunks()).schema)
+    assert record_locations([reader], ONE, table["key"].combine_chunks()).equals(
+        table.cast(record_locations([reader], ONE, table["key"].combine_chunks()).schema)
     )
     assert len(record_index_records(table.slice(0, 0), version=EIGHT)) == 0
 

@@ -22,7 +22,7 @@ from lakewright.format.table_schema import resolve_table_schema
 from lakewright.format.timeline import load_timeline
 from lakewright.metadata import payloads
 from lakewright.metadata.encoding import MetadataRecords
-from lakewright.metadata.file_groups import STUB_ATTEMPT, split_by_group, stub_block
+from lakewright.metadata.file_groups import STUB_ATTEMPT, IndexGroups, split_by_group, stub_block
 from lakewright.metadata.keys import ALL_PARTITIONS, partition_path
 from lakewright.metadata.record_index import record_locations, secondary_keys
 from lakewright.metadata.record_schema import written_record
@@ -35,6 +35,7 @@ from lakewright.storage.local import LocalStorage
 from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 from tests.metadata.real_hfiles import RealHFile, hfiles_below
 
+ONE = IndexGroups.whole("record_index", 1)
 TABLES = [t for t in shared_tables() if not t.refused and t.version in (6, 8)]
 QUICK = ("mor_v6_services.zip", "mor_v8_field_names_in_caps.zip")
 pytestmark = pytest.mark.skipif(not TABLES, reason=SHARED_ABSENT)
@@ -120,7 +121,9 @@ class Told:
             )
         elif real.index == "record_index":
             keys = real.file.keys().cast(pa.string())
-            yield payloads.record_index_records(record_locations([reader], keys), version=version)
+            yield payloads.record_index_records(
+                record_locations([reader], ONE, keys), version=version
+            )
         elif real.index.startswith("secondary_index"):
             values = [k.split(b"$")[0].decode() for k in real.file.keys().to_pylist()]
             found = secondary_keys([reader], values, by_value=False)

@@ -12,10 +12,13 @@ from lakewright.codec.bloom import BloomFilter
 from lakewright.errors import MetadataTableError
 from lakewright.metadata.bloom_index import bloom_filters
 from lakewright.metadata.definitions import parse_definitions
+from lakewright.metadata.file_groups import IndexGroups
 from lakewright.metadata.keys import file_digest, file_group_index, name_hashes, secondary_prefix
 from lakewright.metadata.record_index import record_locations, secondary_keys
 from lakewright.metadata.records import FileGroupReader
 from tests.metadata.mdt_builder import reader, value
+
+ONE = IndexGroups.whole("record_index", 1)
 
 
 def location(**fields: Any) -> bytes:
@@ -55,7 +58,7 @@ def test_locations_are_found_in_their_file_groups(tmp_path: Path) -> None:
     )
     groups = spread(tmp_path, content, 4)
     asked = pa.array(["key-7", "absent", None, "key-7", "bare", "flink", ""])
-    found = record_locations(groups, asked)
+    found = record_locations(groups, IndexGroups.whole("record_index", 4), asked)
     assert found["key"].to_pylist() == asked.to_pylist()
     uuid = "036ded81-9ed4-479f-bcea-7145dfa0079b"
     ids = [f"{uuid}-1", None, None, f"{uuid}-1", uuid, "00000003-x", None]
@@ -70,23 +73,23 @@ def test_the_newest_location_wins_and_deleted_keys_are_gone(tmp_path: Path) -> N
         {b"a": location(), b"b": location(), b"c": location()},
         [{b"a": location(partitionName="new")}, ["b"], ["c"], {b"c": location(partitionName="")}],
     )
-    found = record_locations([group], pa.array(["a", "b", "c"]))
+    found = record_locations([group], ONE, pa.array(["a", "b", "c"]))
     assert found["partition"].to_pylist() == ["new", None, ""]
 
 
 def test_nothing_asked_or_nothing_there_is_an_empty_answer(tmp_path: Path) -> None:
     group = reader(tmp_path, None)
-    assert record_locations([group], pa.array(["a"]))["file_id"].to_pylist() == [None]
-    assert record_locations([group], pa.array([], pa.string())).num_rows == 0
+    assert record_locations([group], ONE, pa.array(["a"]))["file_id"].to_pylist() == [None]
+    assert record_locations([group], ONE, pa.array([], pa.string())).num_rows == 0
 
 
 def test_an_unknown_encoding_or_type_is_an_error(tmp_path: Path) -> None:
     odd = reader(tmp_path, {b"a": location(fileIdEncoding=7)})
     with pytest.raises(MetadataTableError, match="encoding 7"):
-        record_locations([odd], pa.array(["a"]))
+        record_locations([odd], ONE, pa.array(["a"]))
     other = reader(tmp_path, {b"a": value(3)})
     with pytest.raises(MetadataTableError, match="type"):
-        record_locations([other], pa.array(["a"]))
+        record_locations([other], ONE, pa.array(["a"]))
 
 
 ENTRY = value(7, SecondaryIndexMetadata={"isDeleted": False})

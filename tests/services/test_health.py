@@ -20,6 +20,7 @@ from lakewright.engine.write_options import WriteOptions
 from lakewright.format.instant import Instant, State
 from lakewright.format.records import CompactionPlan, InstantInfo
 from lakewright.format.timeline import Timeline
+from lakewright.metadata.file_groups import IndexGroups
 from lakewright.runtime import ManualClock
 from lakewright.runtime.process import ProcessIdentity
 from lakewright.services.clean import CleanOptions, schedule_clean
@@ -309,7 +310,9 @@ def test_a_build_of_indexes_is_alive_or_to_be_run_again() -> None:
     access, clock = table_access()
     write(access, "g1")
     build_metadata_table(access)
-    building = begin_building(access, {"record_index": 10}, lambda: None)
+    building = begin_building(
+        access, {"record_index": IndexGroups.whole("record_index", 10)}, lambda: None
+    )
     assert building is not None
     assert one(health(access), "indexing.alive").severity is Severity.NOTE
     clock.advance(2 * TOLERANCE_S)

@@ -21,7 +21,12 @@ from lakewright.metadata.contents import (
 )
 from lakewright.metadata.file_groups import BLOOM_FILTERS, FILES
 from lakewright.metadata.files import FILE_TABLE
-from lakewright.metadata.keys import file_digests, joined_keys, partition_hashes
+from lakewright.metadata.keys import (
+    file_digests,
+    file_group_index,
+    joined_keys,
+    partition_hashes,
+)
 from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import (
     Compared,
@@ -65,7 +70,8 @@ def verify_bloom_filters(snapshot: Snapshot, metadata: MetadataTable) -> Iterato
     tables = [BLOOM_ENTRIES.empty_table()]
     for number, reader in enumerate(groups):
         tables.append(bloom_entries(reader))
-        yield from misplaced(BLOOM_FILTERS, tables[-1]["key"], number, len(groups))
+        belongs = file_group_index(tables[-1]["key"].cast(pa.string()), len(groups))
+        yield from misplaced(BLOOM_FILTERS, tables[-1]["key"], number, belongs)
     found = pa.concat_tables(tables)
     known = dict(zip(keys.to_pylist(), map("/".join, zip(*columns[:2], strict=True)), strict=True))
     for difference in compared(BLOOM_FILTERS, _texts(expected), _texts(found), key=("key",)):

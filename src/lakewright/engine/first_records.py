@@ -9,7 +9,7 @@ records are about the rows of the snapshot.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -39,16 +39,21 @@ from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import NewIndex, committed_files
 from lakewright.metadata.definitions import (
     IndexDefinition,
+    keeps_keys_per_partition,
     load_definitions,
+    record_index_definition,
     secondary_index_on,
 )
 from lakewright.metadata.file_groups import (
     BLOOM_FILTERS,
     COLUMN_STATS,
     FILES,
+    NEW_PARTITION_GROUPS,
+    PARTITION_GROUPS_MOST,
     PARTITION_STATS,
     RECORD_INDEX,
     SECONDARY_PREFIX,
+    IndexGroups,
     record_index_group_count,
 )
 from lakewright.metadata.payloads import record_index_records, secondary_entry_records
@@ -74,6 +79,8 @@ class FirstRecords:
     spawner: Spawner
     columns: Collection[str] | None = None
     """Those that statistics are to be about, if somebody chose them."""
+    per_partition: bool | None = None
+    """Whether a record index keeps keys per partition; as the table says, if nobody chose it."""
 
     def able(self, wanted: Collection[str]) -> list[str]:
         """Those of some indexes that the table can have; statistics of partitions come with those
@@ -88,15 +95,24 @@ class FirstRecords:
             found += sorted(n for n in wanted if n.startswith(SECONDARY_PREFIX))
         return found
 
-    def groups(self, names: Collection[str]) -> dict[str, int]:
-        """How many file groups indexes get, for as long as they live."""
+    def groups(self, names: Collection[str]) -> dict[str, IndexGroups]:
+        """The file groups that indexes get, for as long as they live."""
         fixed = {BLOOM_FILTERS: FILTER_GROUPS, COLUMN_STATS: GROUPS, PARTITION_STATS: 1}
         keyed = [name for name in names if name not in fixed]
-        rows = self._rows() if keyed else 0
-        return {name: fixed.get(name) or record_index_group_count(rows) for name in names}
+        rows = self._rows() if keyed else {}
+        count = record_index_group_count(sum(rows.values()))
+        found = {name: IndexGroups.whole(name, fixed.get(name, count)) for name in names}
+        if RECORD_INDEX in found and self._is_parted:
+            least, most = NEW_PARTITION_GROUPS, PARTITION_GROUPS_MOST
+            counts = {
+                partition: record_index_group_count(some, least=least, most=most)
+                for partition, some in rows.items()
+            }
+            found[RECORD_INDEX] = IndexGroups.parted(RECORD_INDEX, counts)
+        return found
 
-    def of(self, groups: dict[str, int], listing: Listing) -> list[NewIndex]:
-        """The indexes, of so many file groups each."""
+    def of(self, groups: Mapping[str, IndexGroups], listing: Listing) -> list[NewIndex]:
+        """The indexes, with these file groups."""
         found: list[NewIndex] = []
         if COLUMN_STATS in groups:
             found += self._statistics(groups, listing)
@@ -109,26 +125,44 @@ class FirstRecords:
                 found.append(self._entries(name, groups[name]))
         return found
 
-    def _rows(self) -> int:
-        """About how many rows there are: those of base files; what has only logs is guessed."""
-        found = 0
+    def defined(self) -> IndexDefinition | None:
+        """What is to be said about a record index; nothing where it goes without saying."""
+        said = keeps_keys_per_partition(self.snapshot.storage, self.snapshot.properties)
+        if self._is_parted or said:
+            return record_index_definition(per_partition=self._is_parted)
+        return None
+
+    @property
+    def _is_parted(self) -> bool:
+        if self.per_partition is not None:
+            return self.per_partition
+        return keeps_keys_per_partition(self.snapshot.storage, self.snapshot.properties)
+
+    def _rows(self) -> dict[str, int]:
+        """About how many rows partitions have: those of base files; what has only logs is
+        guessed."""
+        found: dict[str, int] = {}
         for slice_ in self.snapshot.live_slices():
             if slice_.base is None:
-                found += sum(log.size for log in slice_.logs) // _LOGGED_ROW_BYTES
-                continue
-            with self.snapshot.storage.open_input(slice_.base.path) as source:
-                found += ParquetFooter.read(source, slice_.base.path).num_rows
+                rows = sum(log.size for log in slice_.logs) // _LOGGED_ROW_BYTES
+            else:
+                with self.snapshot.storage.open_input(slice_.base.path) as source:
+                    rows = ParquetFooter.read(source, slice_.base.path).num_rows
+            found[slice_.group.partition] = found.get(slice_.group.partition, 0) + rows
         return found
 
-    def _places(self, groups: int) -> NewIndex:
+    def _places(self, groups: IndexGroups) -> NewIndex:
         """The place of every key."""
         snapshot = self.snapshot
         rows = slice_rows(snapshot, ReadOptions(), self.registry)
-        located = record_locations_of(rows, snapshot)
-        records = record_index_records(located, version=snapshot.properties.version)
-        return NewIndex(RECORD_INDEX, groups, records)
+        located = record_locations_of(rows, snapshot, groups)
+        version = snapshot.properties.version
+        records = {s: record_index_records(told, version=version) for s, told in located.items()}
+        # Partitions may have come since the file groups were chosen.
+        grown = groups.with_partitions(scope for scope in records if scope is not None)
+        return NewIndex(grown, records, self.defined())
 
-    def _entries(self, name: str, groups: int) -> NewIndex:
+    def _entries(self, name: str, groups: IndexGroups) -> NewIndex:
         """The value and the key of every row."""
         snapshot = self.snapshot
         definition = secondary_definition(snapshot, name)
@@ -141,9 +175,9 @@ class FirstRecords:
             entries.append(valued_entries(texts, rows.keys))
         once = pa.concat_arrays(entries).unique()
         records = secondary_entry_records(once, version=snapshot.properties.version)
-        return NewIndex(name, groups, records, definition)
+        return NewIndex(groups, {None: records}, definition)
 
-    def _filters(self, groups: int, listing: Listing) -> NewIndex:
+    def _filters(self, groups: IndexGroups, listing: Listing) -> NewIndex:
         snapshot = self.snapshot
         latest = snapshot.timeline.completed().last()
         records = filter_records(
@@ -152,9 +186,9 @@ class FirstRecords:
             instant=latest.requested_time if latest is not None else "",
             version=snapshot.properties.version,
         )
-        return NewIndex(BLOOM_FILTERS, groups, records)
+        return NewIndex(groups, {None: records})
 
-    def _statistics(self, groups: dict[str, int], listing: Listing) -> list[NewIndex]:
+    def _statistics(self, groups: Mapping[str, IndexGroups], listing: Listing) -> list[NewIndex]:
         """The statistics of columns, and from version 8 on of partitions."""
         snapshot = self.snapshot
         version = snapshot.properties.version
@@ -169,7 +203,7 @@ class FirstRecords:
         definition = statistics_definition(names)
         told = {COLUMN_STATS: definition} if defined else {}
         return [
-            NewIndex(name, groups[name], change.records, told.get(name))
+            NewIndex(groups[name], {None: change.records}, told.get(name))
             for name, change in changes.items()
         ]
 
@@ -215,7 +249,10 @@ def new_secondary_index(snapshot: Snapshot, name: str, column: str) -> IndexDefi
     definition = secondary_index_on(f"{SECONDARY_PREFIX}{name}", column)
     known = load_definitions(snapshot.storage, snapshot.properties).get(definition.name)
     trouble, way_out = "", ""
-    if not snapshot.properties.version.defines_indexes:
+    if keeps_keys_per_partition(snapshot.storage, snapshot.properties):
+        trouble = "it finds rows by a record index of all keys, and the table's is per partition"
+        way_out = "Drop the record index first."
+    elif not snapshot.properties.version.defines_indexes:
         trouble = f"tables of version {snapshot.properties.version} have no secondary indexes"
         way_out = "A record index finds rows by their keys."
     elif not snapshot.properties.populate_meta_fields:

@@ -33,10 +33,6 @@ REFUSED: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
         ("org.apache.hudi.keygen.parser.hoodiedatetimeparser",),
         "parser classes of the JVM cannot be run",
     ),
-    "hoodie.metadata.record.level.index.enable": (
-        ("false",),
-        "Hudi 0.x and 1.0 do not know a record index per partition",
-    ),
     "hoodie.metaserver.enabled": (("false",), "the timeline is kept in the table only"),
     "hoodie.precommit.validators": ((), "validator classes of the JVM cannot be run"),
     "hoodie.schema.on.read.enable": (("false",), "the history of columns is not written"),

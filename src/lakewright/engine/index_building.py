@@ -7,24 +7,25 @@ builds them on a large table does it beside writers: only the beginning and the 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from lakewright.engine.first_records import FirstRecords, defined_secondaries
 from lakewright.engine.snapshot import Snapshot, load_snapshot
-from lakewright.errors import IndexesChangedError, NotFoundError
+from lakewright.errors import IndexesChangedError, NotFoundError, OptionError
 from lakewright.format.partitions import list_table
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import NewIndex
-from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.definitions import IndexDefinition, keeps_keys_per_partition
 from lakewright.metadata.file_groups import RECORD_INDEX
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import Listing, build_metadata_table
 from lakewright.txn.metadata_indexing import begin_building
 
-__all__ = ["build_beside_writers", "build_indexes"]
+__all__ = ["build_beside_writers", "build_indexes", "refuse_other_kind"]
 
 TRIES: Final = 3
 
@@ -36,15 +37,21 @@ def build_indexes(
     registry: MergerRegistry,
     *,
     columns: Collection[str] | None = None,
+    per_partition: bool | None = None,
 ) -> bool:
     """Build a metadata table with `files` and some other indexes, or those that it lacks, while
-    nobody else writes; whether anything was built. Statistics are about `columns`, or all.
-    With a record index come the secondary indexes that the table defines, as with Hudi's writers.
+    nobody else writes; whether anything was built. Statistics are about `columns`, or all; a record
+    index is `per_partition`, or as the table says. With one of all keys come the secondary indexes
+    that the table defines, as with Hudi's writers.
 
-    See `build_metadata_table` for when it is not.
+    See `build_metadata_table` for when it is not. Raises `OptionError` if the table has a record
+    index of the other kind.
     """
     present = indexes_of(snapshot.properties)
-    wanted = {*indexes, *(defined_secondaries(snapshot) if RECORD_INDEX in indexes else ())}
+    by_all_keys = RECORD_INDEX in indexes and not per_partition
+    wanted = {*indexes, *(defined_secondaries(snapshot) if by_all_keys else ())}
+    if RECORD_INDEX in indexes:
+        refuse_other_kind(snapshot, per_partition)
     missing = {*FirstRecords(snapshot, registry, access.spawner).able(wanted)} - present
     if present and not missing:
         return False
@@ -52,7 +59,7 @@ def build_indexes(
     def further(_: TableProperties, __: Timeline, listing: Listing) -> Sequence[NewIndex]:
         if not missing:
             return ()
-        first = FirstRecords(_now(access), registry, access.spawner, columns)
+        first = FirstRecords(_now(access), registry, access.spawner, columns, per_partition)
         return first.of(first.groups(first.able(missing)), listing)
 
     return build_metadata_table(access, further)
@@ -65,11 +72,12 @@ def build_beside_writers(
     *,
     defined: Collection[IndexDefinition] = (),
     columns: Collection[str] | None = None,
+    per_partition: bool | None = None,
 ) -> list[str]:
     """Build indexes that the table lacks while others write it; their names.
 
     `defined` tells about those of them that the table does not know yet; statistics are about
-    `columns`, or all.
+    `columns`, or all; a record index is `per_partition`, or as the table says.
 
     The list of files is made first where there is no metadata table: that takes a listing under the
     lock. See `build_metadata_table` for when it cannot be; nothing is built then. Raises
@@ -80,16 +88,18 @@ def build_beside_writers(
     if not indexes_of(snapshot.properties) and not build_metadata_table(access):
         return []
     for _ in range(TRIES):
-        first = FirstRecords(snapshot, registry, access.spawner)
+        first = FirstRecords(snapshot, registry, access.spawner, columns, per_partition)
         groups = first.groups(first.able(indexes))
         if not groups:
             return []
-        building = begin_building(access, groups, lambda: _now(access), defined=defined)
+        said = first.defined() if RECORD_INDEX in groups else None
+        told = [*defined, *([said] if said is not None else [])]
+        building = begin_building(access, groups, lambda: _now(access), defined=told)
         if building is None:
             return []
-        first = FirstRecords(building.basis, registry, access.spawner, columns)
+        first = replace(first, snapshot=building.basis)
         try:
-            new = first.of({**building.groups}, list_table(access.storage))
+            new = first.of(building.groups, list_table(access.storage))
             if building.finish(new, building.basis.schema.arrow.names):
                 return sorted(building.groups)
         except NotFoundError:
@@ -103,6 +113,29 @@ def build_beside_writers(
         context={"table": access.storage.uri, "indexes": ",".join(indexes)},
         retryable=True,
     )
+
+
+def refuse_other_kind(snapshot: Snapshot, per_partition: bool | None) -> None:
+    """`OptionError` if the table has a record index that is not of the kind that is asked for, or
+    cannot have one."""
+    if per_partition is None:
+        return
+    properties = snapshot.properties
+    context = {"table": snapshot.storage.uri}
+    if per_partition and not properties.version.defines_indexes:
+        raise OptionError(
+            f"Tables of version {properties.version} have no record index per partition.",
+            hint="Choose one of all keys, or the index BLOOM or SIMPLE.",
+            context=context,
+        )
+    has = keeps_keys_per_partition(snapshot.storage, properties)
+    if RECORD_INDEX in indexes_of(properties) and has != per_partition:
+        kinds = ("of all keys", "per partition")
+        raise OptionError(
+            f"The table has a record index {kinds[has]}; asked for is one {kinds[not has]}.",
+            hint="Drop it first: lakewright metadata drop --index record_index.",
+            context=context,
+        )
 
 
 def _now(access: Access) -> Snapshot:

@@ -55,6 +55,7 @@ from lakewright.metadata.file_groups import (
     PARTITION_STATS,
     RECORD_INDEX,
     SECONDARY_PREFIX,
+    IndexGroups,
 )
 from lakewright.metadata.index_changes import (
     EncodedChange,
@@ -62,7 +63,7 @@ from lakewright.metadata.index_changes import (
     IndexChanges,
     Indexing,
     encoded,
-    group_count,
+    stored_groups,
 )
 from lakewright.metadata.payloads import bloom_filter_records
 from lakewright.metadata.statistics_payloads import statistics_records
@@ -75,6 +76,7 @@ __all__ = [
     "filter_records",
     "in_whole",
     "indexing_of",
+    "layout_for",
     "looking_here",
     "secondary_definition",
     "secondary_definitions",
@@ -87,7 +89,7 @@ _A_NULL: Final = ColumnFacts(None, None, 1, 1, 0, 0)
 _SUMMED: Final = ("value_count", "null_count", "total_size", "total_uncompressed_size")
 
 
-Looking = Callable[[str, Entries, Snapshot, str, list[GroupChange]], IndexChange | EncodedChange]
+Looking = Callable[[str, Entries, Snapshot, str, list[GroupChange]], EncodedChange]
 """Tells the change of an index of records: by its name and entries, from the snapshot before a
 write, the time of that, and the file groups to look at."""
 
@@ -98,12 +100,20 @@ def looking_here(registry: MergerRegistry, spawner: Spawner) -> Looking:
     def look(
         index: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]
     ) -> EncodedChange:
-        after = snapshot_after(before, instant)
-        change = GroupLook.at(before, after, entries, registry).change(groups, spawner)
-        count, version = group_count(before.storage, index), before.properties.version
-        return encoded(index, change, count, instant=instant, version=version, spawner=spawner)
+        layout = layout_for(before, index, groups)
+        look = GroupLook.at(before, snapshot_after(before, instant), entries, registry)
+        changes = look.changes(groups, layout, spawner)
+        version = before.properties.version
+        return encoded(changes, layout, instant=instant, version=version, spawner=spawner)
 
     return look
+
+
+def layout_for(snapshot: Snapshot, index: str, changed: Iterable[GroupChange]) -> IndexGroups:
+    """The file groups of an index of records, and those that partitions get with a change of file
+    groups."""
+    stored = stored_groups(snapshot.storage, snapshot.properties, index)
+    return stored.with_partitions({change.group.partition for change in changed})
 
 
 def indexing_of(
@@ -149,11 +159,13 @@ def _of_records(
         wanted[RECORD_INDEX] = entries_of_records(snapshot, instant)
     for definition in secondary_definitions(snapshot):
         wanted[definition.name] = entries_of_values(snapshot, definition)
-    changes: dict[str, IndexChange | EncodedChange] = {}
+    changes: dict[str, EncodedChange] = {}
     for name, entries in wanted.items():
         groups = changed_groups(snapshot, instant, content, keys_only=entries.keys_only)
-        found = looking(name, entries, snapshot, instant, groups) if groups else IndexChange()
-        changes[name] = found
+        if groups:
+            changes[name] = looking(name, entries, snapshot, instant, groups)
+        else:
+            changes[name] = EncodedChange(layout_for(snapshot, name, ()), ())
     return changes
 
 

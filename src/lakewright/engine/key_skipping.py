@@ -70,13 +70,24 @@ def slices_by_keys(
             every = snapshot.live_slices() if every is None else every
             if not _is_whole(named, snapshot, metadata, every):
                 return everything
-        places = metadata.record_index(named.keys).select(["partition", "file_id"])
+        places = _places(named.keys, metadata, slices).select(["partition", "file_id"])
     except UNTRUSTED as error:
         snapshot.opened.warnings.append(f"record index not used: {error.message}")
         return everything
     found = {(row["partition"], row["file_id"]) for row in places.to_pylist()}
     kept = [(s.group.partition, s.group.file_id) in found for s in slices]
     return np.array(kept, np.bool_)
+
+
+def _places(keys: pa.Array, metadata: MetadataTable, slices: Sequence[FileSlice]) -> pa.Table:
+    """Where keys are, in whichever partition of the slices."""
+    if not metadata.layout(RECORD_INDEX).is_parted:
+        return metadata.record_index(keys)
+    partitions = sorted({slice_.group.partition for slice_ in slices})
+    of_keys = np.repeat(np.arange(len(keys)), len(partitions))
+    within = np.tile(np.arange(len(partitions)), len(keys))
+    named = pa.array(partitions, pa.string()).take(pa.array(within))
+    return metadata.record_index(keys.take(pa.array(of_keys)), named)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ from lakewright.merge.key_index import KeyIndex
 from lakewright.merge.names import MergeMode
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.file_groups import IndexGroups
 from lakewright.metadata.index_changes import IndexChange
-from lakewright.metadata.record_index import RECORD_LOCATIONS
 from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.runtime.lanes import in_lanes
 from lakewright.runtime.spawn import Spawner
@@ -128,11 +128,20 @@ class GroupLook:
             left = left.filter(pc.invert(pc.is_in(left, value_set=new)))
         return self.entries.told(came, change.group), left
 
-    def change(self, changes: Sequence[GroupChange], spawner: Spawner) -> IndexChange:
-        """The change of the whole index; several file groups are looked at beside each other."""
+    def changes(
+        self, changes: Sequence[GroupChange], layout: IndexGroups, spawner: Spawner
+    ) -> dict[str | None, IndexChange]:
+        """The change of the whole index, by the scope of its keys; several file groups are looked
+        at beside each other."""
         look = partial(self.moved, spawner=spawner)
         moved = in_lanes(look, changes, spawner=spawner, lanes=GROUPS_AT_ONCE, few=1)
-        return self.entries.change([came for came, _ in moved], [left for _, left in moved])
+        scoped: dict[str | None, list[tuple[pa.Table, pa.Array]]] = {}
+        for change, both in zip(changes, moved, strict=True):
+            scoped.setdefault(layout.scope(change.group.partition), []).append(both)
+        return {
+            scope: self.entries.change([came for came, _ in some], [left for _, left in some])
+            for scope, some in scoped.items()
+        }
 
     def _read(self, reader: SliceReader, slice_: FileSlice | None) -> pa.Array:
         batches = () if slice_ is None else reader.read(ScanTask(slice_))
@@ -220,15 +229,18 @@ def secondary_column(snapshot: Snapshot, definition: IndexDefinition) -> str:
     )
 
 
-def record_locations_of(rows: Iterable[KeyedRows], snapshot: Snapshot) -> pa.Table:
-    """Where the keys of merged slices are, all of them, since their slices began."""
+def record_locations_of(
+    rows: Iterable[KeyedRows], snapshot: Snapshot, layout: IndexGroups
+) -> dict[str | None, pa.Table]:
+    """Where the keys of merged slices are, all of them, since their slices began; by scope."""
     zone: tzinfo = snapshot.properties.timeline_zone
-    tables = [RECORD_LOCATIONS.empty_table()]
+    tables: dict[str | None, list[pa.Table]] = {}
     for some in rows:
         begun_ms = time_ms(some.slice_.base_instant, zone=zone)
         entries = RecordEntries(begun_ms, snapshot.properties.version)
-        tables.append(entries.told(some.keys, some.slice_.group))
-    return once(pa.concat_tables(tables))
+        group = some.slice_.group
+        tables.setdefault(layout.scope(group.partition), []).append(entries.told(some.keys, group))
+    return {scope: once(pa.concat_tables(told)) for scope, told in tables.items()}
 
 
 def _written(content: CommitMetadata) -> dict[FileGroupId, list[WriteStat]]:

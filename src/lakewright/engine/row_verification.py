@@ -18,7 +18,12 @@ from lakewright.engine.options import ReadOptions
 from lakewright.engine.slice_keys import SpreadKeys, slice_rows
 from lakewright.engine.snapshot import Snapshot
 from lakewright.merge.registry import MergerRegistry
-from lakewright.metadata.contents import misplaced, record_entries, secondary_entry_keys
+from lakewright.metadata.contents import (
+    misplaced,
+    record_entries,
+    secondary_entry_keys,
+    value_parts,
+)
 from lakewright.metadata.file_groups import RECORD_INDEX
 from lakewright.metadata.keys import (
     NULL_PREFIX,
@@ -26,6 +31,7 @@ from lakewright.metadata.keys import (
     secondary_entries,
     secondary_prefixes,
 )
+from lakewright.metadata.record_index import RECORD_LOCATIONS
 from lakewright.metadata.secondary_text import secondary_texts
 from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import (
@@ -39,6 +45,7 @@ from lakewright.storage.scratch import Scratch
 __all__ = ["RowVerification"]
 
 _PLACE: Final = ("key", "partition", "file_id")
+_NO_ENTRIES: Final = RECORD_LOCATIONS.empty_table()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +59,21 @@ class RowVerification:
 
     def record_index(self) -> Iterator[Finding]:
         """The place of every key. A key that the table has twice is at either place."""
-        definition = self.metadata.definitions.get(RECORD_INDEX)
-        if definition is not None and definition.is_partitioned:
-            yield Compared(RECORD_INDEX, 0, 0, note="it keeps keys per partition")
-            return
-        groups = self.metadata.groups(RECORD_INDEX)
+        stored = self.metadata.layout(RECORD_INDEX)
+        inhabited = {slice_.group.partition for slice_ in self.snapshot.live_slices()}
+        layout = stored.with_partitions(inhabited)
+        there = dict(zip(stored.file_ids, self.metadata.groups(RECORD_INDEX), strict=True))
         with Scratch(self.options.merge_memory, folder=self.options.scratch_folder) as scratch:
-            spread = SpreadKeys(scratch, len(groups))
+            spread = SpreadKeys(scratch, len(layout))
             for rows in slice_rows(self.snapshot, self.options, self.registry):
-                spread.add(rows.slice_, rows.keys, file_group_index(rows.keys, len(groups)))
-            for number, reader in enumerate(groups):
-                found = record_entries(reader)
-                yield from misplaced(RECORD_INDEX, found["key"], number, len(groups))
+                scope = layout.scope(rows.slice_.group.partition)
+                spread.add(rows.slice_, rows.keys, layout.numbers_of(rows.keys, scope))
+            for number, name in enumerate(layout.file_ids):
+                # Keys of a partition that has no file groups are missing, all of them.
+                found = record_entries(there[name]) if name in there else _NO_ENTRIES
+                scope = layout.partitions[number]
+                belongs = layout.numbers_of(found["key"].combine_chunks(), scope)
+                yield from misplaced(RECORD_INDEX, found["key"], number, belongs)
                 found = found.select(_PLACE)
                 expected = _nearest(_places(spread, number), found)
                 yield from compared(RECORD_INDEX, expected, found, key=("key",))
@@ -99,7 +109,8 @@ class RowVerification:
                 spread.add(rows.slice_, entries, file_group_index(hashed, count))
             for number, reader in enumerate(groups):
                 keys = secondary_entry_keys(reader).cast(pa.string())
-                yield from misplaced(index, keys, number, count, by_value=by_value)
+                hashed = value_parts(keys) if by_value else keys
+                yield from misplaced(index, keys, number, file_group_index(hashed, count))
                 if not definition.has_nulls:
                     keys = keys.filter(pc.invert(pc.starts_with(keys, NULL_PREFIX)))
                 found = pa.table({"key": keys})

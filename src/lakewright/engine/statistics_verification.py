@@ -31,7 +31,12 @@ from lakewright.engine.stored_statistics import (
 )
 from lakewright.metadata.contents import misplaced, statistics_entries
 from lakewright.metadata.file_groups import COLUMN_STATS, PARTITION_STATS
-from lakewright.metadata.keys import COLUMN_HASH_CHARS, column_prefixes, name_hashes
+from lakewright.metadata.keys import (
+    COLUMN_HASH_CHARS,
+    column_prefixes,
+    file_group_index,
+    name_hashes,
+)
 from lakewright.metadata.records import Prefixes
 from lakewright.metadata.statistics_payloads import statistics_keys
 from lakewright.metadata.table import MetadataTable
@@ -128,7 +133,8 @@ class _Statistics:
         for number, reader in enumerate(groups):
             entries = statistics_entries(reader)
             records += len(entries)
-            yield from misplaced(self._index, entries["key"], number, len(groups))
+            belongs = file_group_index(entries["key"].cast(pa.string()), len(groups))
+            yield from misplaced(self._index, entries["key"], number, belongs)
             names.update(entries["column"].drop_null().unique().to_pylist())
             if hashes is not None:
                 column = pc.binary_slice(entries["key"].combine_chunks(), 0, COLUMN_HASH_CHARS)

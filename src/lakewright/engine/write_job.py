@@ -106,7 +106,12 @@ class WriteJob:
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         mergers = registry or MergerRegistry()
         if chosen == "build" and build_indexes(
-            access, snapshot, options.indexes, mergers, columns=options.statistics_columns
+            access,
+            snapshot,
+            options.indexes,
+            mergers,
+            columns=options.statistics_columns,
+            per_partition=options.records_per_partition,
         ):
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         secondary_definitions(snapshot)

@@ -91,6 +91,12 @@ class WriteOptions(FileOptions, RowOptions):
         "hoodie.metadata.record.index.enable",
         "hoodie.metadata.global.record.level.index.enable",
     )
+    partitioned_record_index: bool = option(
+        False,
+        "A metadata table that is built gets an index of the records of each partition, at version "
+        "8; Hudi before 1.1 must not write the table then.",
+        "hoodie.metadata.record.level.index.enable",
+    )
     bloom_filter_index: bool = option(
         False,
         "A metadata table that is built gets the bloom filters of base files too.",
@@ -308,10 +314,16 @@ class WriteOptions(FileOptions, RowOptions):
         """Indexes that a metadata table gets besides `files`, if it is built."""
         chosen = {
             COLUMN_STATS: self.column_statistics,
-            RECORD_INDEX: self.record_index,
+            RECORD_INDEX: self.record_index or self.partitioned_record_index,
             BLOOM_FILTERS: self.bloom_filter_index,
         }
         return frozenset(index for index, wanted in chosen.items() if wanted)
+
+    @property
+    def records_per_partition(self) -> bool | None:
+        """Whether the record index that is asked for is one per partition; None if none is."""
+        asked = self.record_index or self.partitioned_record_index
+        return self.partitioned_record_index if asked else None
 
     @property
     def multi_writer(self) -> bool:

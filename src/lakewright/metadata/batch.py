@@ -3,13 +3,13 @@
 A batch holds the whole content of every log file of one metadata commit. It is made before the lock
 is taken, from what was written; under the lock a transaction only names the files, and publishes
 them as the metadata table's own commit of the same instant, before the data table's. A batch knows
-for which indexes it was made, and how many file groups these had: if that changed meanwhile it must
+for which indexes it was made, and which file groups these had: if that changed meanwhile it must
 not be published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,8 +19,15 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.containers import GroupLog
 from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.file_changes import FileChanges, files_log, written_files
-from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS
-from lakewright.metadata.index_changes import EncodedChange, IndexChanges, group_count, index_logs
+from lakewright.metadata.file_groups import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    IndexGroups,
+    stub_block,
+)
+from lakewright.metadata.index_changes import EncodedChange, IndexChanges, index_logs, stored_groups
 from lakewright.storage.base import Storage
 
 __all__ = [
@@ -44,7 +51,7 @@ class MetadataBatch:
     indexes: frozenset[str]
     """Indexes of the table when the batch was made; none: it has no metadata table."""
     logs: tuple[GroupLog, ...] = ()
-    groups: Mapping[str, int] = field(default_factory=dict)
+    groups: Mapping[str, IndexGroups] = field(default_factory=dict)
     """File groups of every index besides `files`, among which the logs are spread."""
     definitions: tuple[IndexDefinition, ...] = ()
     """Of indexes that are about something else from now on."""
@@ -95,15 +102,33 @@ def batch_of_files(
     version = properties.version
     files = files_log(changes, instant=instant, version=version)
     logs = [] if files is None else [files]
-    groups: dict[str, int] = {}
+    groups: dict[str, IndexGroups] = {}
     definitions: list[IndexDefinition] = []
     for index in sorted(indexes - {FILES}):
         change = indexed[index]
         if isinstance(change, EncodedChange):
-            groups[index] = change.groups
+            groups[index] = change.groups.with_partitions(changes.partitions or ())
             logs += change.logs
+            logs += _stubs(storage, properties, groups[index], change.logs, instant)
         else:
-            groups[index] = group_count(storage, index)
-            logs += index_logs(index, change, groups[index], instant=instant, version=version)
+            groups[index] = stored_groups(storage, properties, index)
+            logs += index_logs(change, groups[index], instant=instant, version=version)
             definitions += [change.definition] if change.definition is not None else []
     return MetadataBatch(instant, indexes, tuple(logs), groups, tuple(definitions))
+
+
+def _stubs(
+    storage: Storage,
+    properties: TableProperties,
+    groups: IndexGroups,
+    logs: Iterable[GroupLog],
+    instant: str,
+) -> Iterator[GroupLog]:
+    """What file groups begin with that partitions get with this change, and no key: whoever finds a
+    partition in the list of files expects them."""
+    if groups.is_parted:
+        there = {*stored_groups(storage, properties, groups.index).file_ids}
+        there.update(log.file_id for log in logs)
+        for group in groups.file_ids:
+            if group not in there:
+                yield GroupLog(groups.index, group, stub_block(instant), 0)

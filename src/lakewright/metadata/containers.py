@@ -35,8 +35,7 @@ class GroupLog:
     """What a delta commit adds to one file group: a log file that has no name yet."""
 
     index: str
-    number: int
-    """Of the file group."""
+    file_id: str
     content: bytes
     records: int
     deletes: int = 0

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.metadata.files import FILE_TABLE, folded_lists
-from lakewright.metadata.keys import ALL_PARTITIONS, file_group_index, partition_path
+from lakewright.metadata.keys import ALL_PARTITIONS, partition_path
 from lakewright.metadata.record_index import located, without_deleted
 from lakewright.metadata.record_schema import BLOOM_FILTER, COLUMN_STATS
 from lakewright.metadata.records import (
@@ -40,6 +41,7 @@ __all__ = [
     "record_entries",
     "secondary_entry_keys",
     "statistics_entries",
+    "value_parts",
 ]
 
 STATISTICS_ENTRIES: Final = pa.schema(
@@ -123,26 +125,19 @@ def secondary_entry_keys(reader: FileGroupReader) -> pa.BinaryArray:
 
 
 def misplaced(
-    index: str,
-    keys: pa.Array | pa.ChunkedArray,
-    number: int,
-    groups: int,
-    *,
-    by_value: bool = False,
+    index: str, keys: pa.Array | pa.ChunkedArray, number: int, belongs: npt.NDArray[np.int64]
 ) -> Iterator[Difference]:
-    """Which of the keys of file group `number` of `groups` belong into another one.
-
-    `by_value`: a secondary index that spreads its entries by the value alone.
-    """
+    """Which of the keys of file group `number` belong into another one."""
     every = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    texts = every.cast(pa.string())
-    hashed = texts
-    if by_value:
-        parts = pc.extract_regex(texts, pattern=_VALUE_PART)
-        hashed = pc.coalesce(pc.struct_field(parts, "value"), texts)
-    for row in np.flatnonzero(file_group_index(hashed, groups) != number).tolist():
-        found = {"file_group": number}
-        yield Difference(index, DifferenceKind.MISPLACED, texts[row].as_py(), found=found)
+    for row in np.flatnonzero(belongs != number).tolist():
+        key, found = every[row].cast(pa.string()).as_py(), {"file_group": number}
+        yield Difference(index, DifferenceKind.MISPLACED, key, found=found)
+
+
+def value_parts(entries: pa.StringArray) -> pa.StringArray:
+    """What entries of a secondary index begin with: their values, separator included."""
+    parts = pc.extract_regex(entries, pattern=_VALUE_PART)
+    return pc.coalesce(pc.struct_field(parts, "value"), entries)
 
 
 def _newest(reader: FileGroupReader, selection: Selection, part: str) -> Iterator[Decoded]:

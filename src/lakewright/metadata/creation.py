@@ -19,6 +19,7 @@ from lakewright.format.timeline import Timeline, is_beginning_time
 from lakewright.metadata.definitions import IndexDefinition
 from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.file_changes import FileChanges
+from lakewright.metadata.file_groups import IndexGroups
 
 __all__ = ["NewIndex", "committed_files", "first_instant", "is_beginning", "metadata_properties"]
 
@@ -34,11 +35,27 @@ _CLASSES: Final = "org.apache.hudi.metadata."
 class NewIndex:
     """An index that begins with these records."""
 
-    name: str
-    groups: int
-    """File groups, for as long as the index lives."""
-    records: MetadataRecords
+    groups: IndexGroups
+    """For as long as the index lives; partitions that come later get their own."""
+    records: Mapping[str | None, MetadataRecords]
+    """By the scope of their keys: a partition, or None for all."""
     definition: IndexDefinition | None = None
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        count: int,
+        records: MetadataRecords,
+        definition: IndexDefinition | None = None,
+    ) -> NewIndex:
+        """One with so many file groups for all keys."""
+        return cls(IndexGroups.whole(name, count), {None: records}, definition)
+
+    @property
+    def name(self) -> str:
+        """The partition of the metadata table."""
+        return self.groups.index
 
 
 def metadata_properties(data: TableProperties) -> TableProperties:

@@ -20,12 +20,16 @@ __all__ = [
     "DEFAULT_PATH",
     "IndexDefinition",
     "format_definitions",
+    "keeps_keys_per_partition",
     "load_definitions",
     "parse_definitions",
+    "record_index_definition",
     "secondary_index_on",
 ]
 
 DEFAULT_PATH: Final = ".hoodie/.index_defs/index.json"
+_RECORD_INDEX: Final = "record_index"
+_PER_PARTITION: Final = "isPartitioned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,19 @@ class IndexDefinition:
     @property
     def is_partitioned(self) -> bool:
         """Whether a record index keeps file groups per data partition."""
-        return self.options.get("isPartitioned", "false").lower() == "true"
+        return self.options.get(_PER_PARTITION, "false").lower() == "true"
+
+
+def record_index_definition(*, per_partition: bool) -> IndexDefinition:
+    """What Hudi 1.1 and later say about a record index; before that, each was one of all keys."""
+    options = {_PER_PARTITION: str(per_partition).lower()}
+    return IndexDefinition(_RECORD_INDEX, _RECORD_INDEX, "", (), options)
+
+
+def keeps_keys_per_partition(storage: Storage, properties: TableProperties) -> bool:
+    """Whether a table says that its record index is one per partition."""
+    definition = load_definitions(storage, properties).get(_RECORD_INDEX)
+    return definition is not None and definition.is_partitioned
 
 
 def secondary_index_on(name: str, column: str) -> IndexDefinition:

@@ -16,7 +16,7 @@ from lakewright.format.records import CleanMetadata, CommitMetadata, RollbackMet
 from lakewright.format.version import TableVersion
 from lakewright.metadata.containers import GroupLog, data_block
 from lakewright.metadata.encoding import MetadataRecords
-from lakewright.metadata.file_groups import FILES
+from lakewright.metadata.file_groups import FILES, file_id
 from lakewright.metadata.files import FILE_TABLE
 from lakewright.metadata.payloads import file_list_records, partition_list_record
 
@@ -114,4 +114,4 @@ def files_log(changes: FileChanges, *, instant: str, version: TableVersion) -> G
         return None
     records = files_records(changes, version=version)
     content = data_block(records, instant=instant, version=version)
-    return GroupLog(FILES, 0, content, len(records))
+    return GroupLog(FILES, file_id(FILES, 0), content, len(records))

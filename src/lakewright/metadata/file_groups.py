@@ -3,33 +3,44 @@
 An index is a partition of the metadata table with a fixed number of file groups, which is stored
 nowhere: readers count the groups that they find. So every group, also one without records, begins
 with a stub, a log file that deletes nothing.
+
+A record index may be kept per partition of the table: each has file groups of its own, among which
+its keys are spread, and gets them with its first rows. All of them have one number after the other
+here, whether they are of one partition or of the whole table.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Final
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.codec.byte_order import byte_order
-from lakewright.errors import UnsupportedTableError
+from lakewright.errors import MetadataTableError, UnsupportedTableError
 from lakewright.format.file_names import BaseFileName, LogFileName
 from lakewright.format.log_block import BlockType, HeaderKey, encode_block
 from lakewright.format.log_content import encode_delete_rows
 from lakewright.metadata.encoding import MetadataRecords
-from lakewright.metadata.keys import file_group_index
+from lakewright.metadata.keys import file_group_index, file_group_number
 
 __all__ = [
     "BLOOM_FILTERS",
     "COLUMN_STATS",
     "EXPRESSION_PREFIX",
     "FILES",
+    "NEW_PARTITION_GROUPS",
+    "PARTITION_GROUPS_MOST",
     "PARTITION_STATS",
     "RECORD_INDEX",
     "SECONDARY_PREFIX",
     "STUB_ATTEMPT",
+    "IndexGroups",
     "base_file_name",
     "file_id",
     "log_file_name",
@@ -56,12 +67,20 @@ _ID_PREFIXES: Final = {
     RECORD_INDEX: "record-index",
     BLOOM_FILTERS: "bloom-filters",
 }
+NEW_PARTITION_GROUPS: Final = 1
+"""File groups that a partition gets when its first rows come, as Hudi's do."""
+PARTITION_GROUPS_MOST: Final = 10
 _RECORD_BYTES: Final = 48
 _EXTENSION: Final = ".hfile"
+_ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^_-")
+_ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
+_PARTED_DASHES: Final = 3
+"""Behind the prefix of a file id: of the partition, the number and the file index."""
 
 
-def file_id(index: str, number: int) -> str:
-    """The file id of a group: `col-stats-0001-0` is number 1 of `column_stats`."""
+def file_id(index: str, number: int, partition: str | None = None) -> str:
+    """The file id of a group: `col-stats-0001-0` is number 1 of `column_stats`; one of the record
+    index of a partition names that too."""
     prefix = _ID_PREFIXES.get(index)
     if prefix is None:
         if not index.startswith((SECONDARY_PREFIX, EXPRESSION_PREFIX)):
@@ -71,22 +90,124 @@ def file_id(index: str, number: int) -> str:
                 context={"index": index},
             )
         prefix = index.replace("_", "-")
+    if partition is not None:
+        prefix = f"{prefix}-{_escaped(partition)}"
     return f"{prefix}-{number:04d}-0"
 
 
-def base_file_name(index: str, number: int, *, write_token: str, instant: str) -> str:
+def _escaped(partition: str) -> str:
+    """A partition path as a part of a file id, which has its own use for `-` and `_`."""
+    return "".join(f"%{ord(c):02X}" if c < " " or c in _ESCAPED else c for c in partition)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexGroups:
+    """The file groups of an index, numbered one after the other."""
+
+    index: str
+    counts: tuple[tuple[str | None, int], ...]
+    """How many there are for keys of each partition; under None, alone, for all keys."""
+
+    @classmethod
+    def whole(cls, index: str, count: int) -> IndexGroups:
+        """So many for all keys."""
+        return cls(index, ((None, count),))
+
+    @classmethod
+    def parted(cls, index: str, counts: Mapping[str, int]) -> IndexGroups:
+        """So many for each partition."""
+        return cls(index, tuple(sorted(counts.items())))
+
+    @classmethod
+    def named(cls, index: str, file_ids: Iterable[str]) -> IndexGroups:
+        """Those of these names; `MetadataTableError` if one is missing, or is not of the index."""
+        numbers: dict[str | None, set[int | None]] = {}
+        for name in file_ids:
+            numbers.setdefault(_partition_of(index, name), set()).add(file_group_number(name))
+        gaps = any(found != {*range(len(found))} for found in numbers.values())
+        if gaps or not numbers or (None in numbers and len(numbers) > 1):
+            raise MetadataTableError(
+                f"The file groups of {index} are not numbered one after the other.",
+                hint="A stray file is in the folder, or one is lost; rebuild the index.",
+                context={"index": index},
+            )
+        counts = [(partition, len(found)) for partition, found in numbers.items()]
+        return cls(index, tuple(sorted(counts, key=lambda each: each[0] or "")))
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.counts)
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether keys of each partition have file groups of their own."""
+        return all(partition is not None for partition, _ in self.counts)
+
+    @property
+    def file_ids(self) -> list[str]:
+        """The names, by number."""
+        return [file_id(self.index, n, p) for p, count in self.counts for n in range(count)]
+
+    @property
+    def partitions(self) -> list[str | None]:
+        """The partition of each group, by number."""
+        return [partition for partition, count in self.counts for _ in range(count)]
+
+    def scope(self, partition: str) -> str | None:
+        """Under what the groups for keys of a partition are counted."""
+        return partition if self.is_parted else None
+
+    def numbers_of(self, keys: Any, scope: str | None) -> npt.NDArray[np.int64]:
+        """The number of the group of each key of one scope."""
+        firsts = accumulate((count for _, count in self.counts), initial=0)
+        for first, (partition, count) in zip(firsts, self.counts, strict=False):
+            if partition == scope:
+                return first + file_group_index(keys, count)
+        raise MetadataTableError(
+            f"The index {self.index} has no file groups for the partition '{scope}'.",
+            hint="Nothing was published. Rebuild the index.",
+            context={"index": self.index, "partition": scope or ""},
+        )
+
+    def with_partitions(self, partitions: Iterable[str]) -> IndexGroups:
+        """With groups for these partitions, as many as a new one gets; as they are if all keys
+        share them."""
+        if not self.is_parted:
+            return self
+        new = dict.fromkeys(partitions, NEW_PARTITION_GROUPS)
+        return IndexGroups.parted(self.index, {**new, **{p or "": n for p, n in self.counts}})
+
+    def agrees(self, now: IndexGroups) -> bool:
+        """Whether what was spread among these is right where the table has those `now`: partitions
+        that it does not have yet begin with it."""
+        if not (self.is_parted and now.is_parted):
+            return self == now
+        there = dict(now.counts)
+        return all(there.get(partition, count) == count for partition, count in self.counts)
+
+
+def _partition_of(index: str, name: str) -> str | None:
+    """The partition that a file group is for; None if it is for all."""
+    prefix = _ID_PREFIXES[RECORD_INDEX]
+    if index != RECORD_INDEX or name.count("-") != prefix.count("-") + _PARTED_DASHES:
+        return None
+    return _unescaped(name.removeprefix(f"{prefix}-").rsplit("-", 2)[0])
+
+
+def base_file_name(group: str, *, write_token: str, instant: str) -> str:
     """Name of a base file of a group."""
-    return BaseFileName(file_id(index, number), write_token, instant, _EXTENSION).text
+    return BaseFileName(group, write_token, instant, _EXTENSION).text
 
 
-def log_file_name(
-    index: str, number: int, *, instant: str, version: int = 1, write_token: str
-) -> str:
+def log_file_name(group: str, *, instant: str, version: int = 1, write_token: str) -> str:
     """Name of a log file of a group.
 
     `instant` is the delta commit's, or where log files carry their slice's, that of its base file.
     """
-    return LogFileName(file_id(index, number), instant, version, write_token).text
+    return LogFileName(group, instant, version, write_token).text
 
 
 def stub_block(instant: str) -> bytes:

@@ -14,9 +14,9 @@ from lakewright.format.file_names import parse_data_file
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.version import TableVersion
 from lakewright.metadata.containers import GroupLog, log_blocks
-from lakewright.metadata.definitions import IndexDefinition
+from lakewright.metadata.definitions import IndexDefinition, load_definitions
 from lakewright.metadata.encoding import MetadataRecords, no_records
-from lakewright.metadata.file_groups import split_by_group
+from lakewright.metadata.file_groups import IndexGroups, split_by_group
 from lakewright.metadata.keys import file_group_index
 from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.runtime.lanes import in_lanes
@@ -29,10 +29,10 @@ __all__ = [
     "IndexChanges",
     "Indexing",
     "encoded",
-    "group_count",
     "group_log",
     "index_logs",
     "nothing_indexed",
+    "stored_groups",
 ]
 
 GROUPS_AT_ONCE: Final = 2
@@ -53,8 +53,8 @@ class IndexChange:
 class EncodedChange:
     """Changes of one index as the log files that they are."""
 
-    groups: int
-    """File groups of the index when they were made."""
+    groups: IndexGroups
+    """Those of the index when they were made, and of partitions that begin with them."""
     logs: tuple[GroupLog, ...]
 
 
@@ -69,65 +69,88 @@ def nothing_indexed(_: TableProperties) -> IndexChanges:
     return {}
 
 
-def group_count(storage: Storage, index: str) -> int:
-    """File groups of an index: as many as its folder has; `storage` is the data table's."""
+def stored_groups(storage: Storage, properties: TableProperties, index: str) -> IndexGroups:
+    """File groups of an index, as its folder has them; `storage` is the data table's.
+
+    One that is kept per partition has none before the first rows come.
+    """
     try:
         names = storage.names(f"{METADATA_FOLDER}/{index}")
     except NotFoundError:
         names = []
     found = {parsed.file_id for name in names if (parsed := parse_data_file(name)) is not None}
-    if not found:
-        raise MetadataTableError(
-            f"The index {index} of the metadata table has no file groups.",
-            hint="Nothing was published. Drop the metadata table, or rebuild it, and write again.",
-            context={"table": storage.uri, "index": index},
-        )
-    return len(found)
+    if found:
+        return IndexGroups.named(index, found)
+    definition = load_definitions(storage, properties).get(index)
+    if definition is not None and definition.is_partitioned:
+        return IndexGroups.parted(index, {})
+    raise MetadataTableError(
+        f"The index {index} of the metadata table has no file groups.",
+        hint="Nothing was published. Drop the metadata table, or rebuild it, and write again.",
+        context={"table": storage.uri, "index": index},
+    )
 
 
 def index_logs(
-    index: str, change: IndexChange, groups: int, *, instant: str, version: TableVersion
+    change: IndexChange, groups: IndexGroups, *, instant: str, version: TableVersion
 ) -> Iterator[GroupLog]:
-    """The log files of a change, one for each file group that it touches."""
-    for number, mine in enumerate(_split(change, groups)):
-        log = group_log(index, number, mine, instant=instant, version=version)
+    """The log files of a change of an index whose file groups are for all keys, one for each that
+    it touches."""
+    for number, mine in _split({None: change}, groups):
+        log = group_log(groups, number, mine, instant=instant, version=version)
         if log is not None:
             yield log
 
 
 def encoded(
-    index: str,
-    change: IndexChange,
-    groups: int,
+    changes: Mapping[str | None, IndexChange],
+    groups: IndexGroups,
     *,
     instant: str,
     version: TableVersion,
     spawner: Spawner,
 ) -> EncodedChange:
-    """A change of many records as its log files, some of which are made beside each other."""
+    """Changes of many records, by the scope of their keys, as their log files, some of which are
+    made beside each other."""
 
     def log(numbered: tuple[int, IndexChange]) -> GroupLog | None:
         number, mine = numbered
-        return group_log(index, number, mine, instant=instant, version=version)
+        return group_log(groups, number, mine, instant=instant, version=version)
 
-    parts = [*enumerate(_split(change, groups))]
+    parts = [*_split(changes, groups)]
     logs = in_lanes(log, parts, spawner=spawner, lanes=GROUPS_AT_ONCE, few=1)
     return EncodedChange(groups, tuple(made for made in logs if made is not None))
 
 
-def _split(change: IndexChange, groups: int) -> Iterator[IndexChange]:
-    """The part of every file group."""
-    records, gone = split_by_group(change.records, groups), _split_keys(change.deleted, groups)
-    return (IndexChange(*both) for both in zip(records, gone, strict=True))
+def _split(
+    changes: Mapping[str | None, IndexChange], groups: IndexGroups
+) -> Iterator[tuple[int, IndexChange]]:
+    """The part of every file group, with its number."""
+    first = 0
+    for scope, count in groups.counts:
+        if scope in changes:
+            change = changes[scope]
+            records = split_by_group(change.records, count)
+            gone = _split_keys(change.deleted, count)
+            both = zip(records, gone, strict=True)
+            yield from ((first + n, IndexChange(*mine)) for n, mine in enumerate(both))
+        first += count
 
 
 def group_log(
-    index: str, number: int, change: IndexChange, *, instant: str, version: TableVersion
+    groups: IndexGroups,
+    number: int,
+    change: IndexChange,
+    *,
+    instant: str,
+    version: TableVersion,
 ) -> GroupLog | None:
     """The log file of one file group, whose records are sorted; None if nothing changes there."""
-    records, deleted = change.records, change.deleted
+    index, records, deleted = groups.index, change.records, change.deleted
     content = b"".join(log_blocks(records, deleted, index=index, instant=instant, version=version))
-    return GroupLog(index, number, content, len(records), len(deleted)) if content else None
+    if not content:
+        return None
+    return GroupLog(index, groups.file_ids[number], content, len(records), len(deleted))
 
 
 def _split_keys(keys: pa.BinaryArray, groups: int) -> list[pa.BinaryArray]:

@@ -6,7 +6,7 @@ that found nothing, because a writer would then insert the record again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakewright.codec.hashing import ByteRows
 from lakewright.codec.hfile.cells import gather
 from lakewright.errors import MetadataTableError
+from lakewright.metadata.file_groups import IndexGroups
 from lakewright.metadata.keys import file_group_index, secondary_prefix, unescaped
 from lakewright.metadata.record_schema import RECORD_INDEX, SECONDARY_INDEX, RecordKind
 from lakewright.metadata.records import (
@@ -66,45 +67,92 @@ RECORD_LOCATIONS: Final = pa.schema(
 
 def record_locations(
     readers: Sequence[FileGroupReader],
+    layout: IndexGroups,
     keys: pa.StringArray,
+    partitions: pa.StringArray | None = None,
     *,
     spawner: Spawner | None = None,
     lanes: int = LANES,
 ) -> pa.Table:
     """For each key the file group that holds it, aligned with `keys`; null where there is none.
 
-    With a spawner, `lanes` file groups of the index are read at a time.
+    `partitions` has that of each key, if the index is kept per partition; keys of one that it does
+    not have are nowhere. With a spawner, `lanes` file groups of the index are read at a time.
     """
-    wanted = pc.unique(keys.drop_null())
-    groups = file_group_index(wanted, len(readers))
+    asked = _asked(layout, keys, partitions)
 
     def read(number: int) -> list[Part]:
-        mine = wanted.filter(pa.array(groups == number)).cast(pa.binary())
-        require_placed(readers[number], number, len(readers))
-        return living(readers[number].read(Keys(mine)), newest_only=True)
+        require_placed([readers[number]], layout, first=number)
+        return living(readers[number].read(Keys(asked[number].cast(pa.binary()))), newest_only=True)
 
-    numbers = np.unique(groups).tolist()
+    numbers = sorted(asked)
     if spawner is None:
         found = [read(number) for number in numbers]
     else:
         found = in_lanes(read, numbers, spawner=spawner, lanes=lanes, few=1)
-    table = located([part for parts in found for part in parts])
-    at = pc.index_in(keys, value_set=table["key"].combine_chunks())
+    if partitions is None:
+        table = located([part for parts in found for part in parts])
+        at = pc.index_in(keys, value_set=table["key"].combine_chunks())
+    else:
+        owners = layout.partitions
+        tables = [_of_partition(owners[n], p) for n, p in zip(numbers, found, strict=True)]
+        table = pa.concat_tables([RECORD_LOCATIONS.empty_table(), *tables]).combine_chunks()
+        told = _within(table["partition"].combine_chunks(), table["key"].combine_chunks())
+        at = pc.index_in(_within(partitions, keys), value_set=told)
     return table.take(at).set_column(0, "key", keys)
 
 
-def require_placed(reader: FileGroupReader, number: int, groups: int) -> None:
-    """Raise `MetadataTableError` if keys of a file group do not belong into it.
+def _asked(
+    layout: IndexGroups, keys: pa.StringArray, partitions: pa.StringArray | None
+) -> dict[int, pa.StringArray]:
+    """The keys that each file group is asked for, once each."""
+    scopes: Iterable[tuple[str | None, pa.StringArray]] = [(None, keys)]
+    if partitions is not None:
+        there = {scope for scope, _ in layout.counts}
+        named = [p for p in pc.unique(partitions).to_pylist() if p in there]
+        scopes = ((p, keys.filter(pc.equal(partitions, p))) for p in named)
+    asked: dict[int, pa.StringArray] = {}
+    for scope, some in scopes:
+        wanted = pc.unique(some.drop_null())
+        of_keys = layout.numbers_of(wanted, scope)
+        for number in np.unique(of_keys).tolist():
+            asked[number] = wanted.filter(pa.array(of_keys == number))
+    return asked
+
+
+def _within(partitions: pa.StringArray, keys: pa.StringArray) -> pa.StringArray:
+    return pc.binary_join_element_wise(partitions, keys, "\0")
+
+
+def _of_partition(partition: str | None, parts: Sequence[Part]) -> pa.Table:
+    """The places of keys that a file group of a partition has; `MetadataTableError` if one is
+    elsewhere."""
+    table = located(parts)
+    right = pc.fill_null(pc.equal(table["partition"], partition), False)
+    if not pc.all(right, min_count=0).as_py():
+        raise broken(f"keys of the partition '{partition}' are told to be elsewhere", parts[0].path)
+    return table
+
+
+def require_placed(
+    readers: Sequence[FileGroupReader], layout: IndexGroups, *, first: int = 0
+) -> None:
+    """Raise `MetadataTableError` if keys of file groups, from number `first` on, do not belong into
+    them.
 
     The number of file groups is stored nowhere. Where one of them is lost, all keys are looked for
     in the wrong place and none is found; but what is stored still tells where it was put.
     """
-    found = pa.array(reader.first_keys(), pa.binary())
-    if not len(found):
-        return
-    belongs = file_group_index(_as_keys(found, reader.path), groups)
-    if (belongs != number).any():
-        raise broken(f"keys of file group {number} of {groups} belong into another", reader.path)
+    scopes = layout.partitions
+    for number, reader in enumerate(readers, first):
+        found = pa.array(reader.first_keys(), pa.binary())
+        if len(found):
+            belongs = layout.numbers_of(_as_keys(found, reader.path), scopes[number])
+            if (belongs != number).any():
+                raise broken(
+                    f"keys of file group {number} of {len(layout)} belong into another",
+                    reader.path,
+                )
 
 
 def located(parts: Sequence[Part]) -> pa.Table:

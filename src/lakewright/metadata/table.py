@@ -34,8 +34,8 @@ from lakewright.metadata.file_groups import (
     FILES,
     PARTITION_STATS,
     RECORD_INDEX,
+    IndexGroups,
 )
-from lakewright.metadata.keys import file_group_number
 from lakewright.metadata.record_index import (
     record_locations,
     require_placed,
@@ -79,6 +79,7 @@ class MetadataTable:
         self._timeline = own_timeline
         self._is_valid = valid_instants(properties, timeline, own_timeline)
         self._readers: dict[str, list[FileGroupReader]] = {}
+        self._layouts: dict[str, IndexGroups] = {}
 
     @classmethod
     def open(
@@ -180,10 +181,9 @@ class MetadataTable:
 
     def record_index_size(self) -> int:
         """How many keys the record index has."""
-        groups = self.groups(RECORD_INDEX)
-        for number, group in enumerate(groups):
-            require_placed(group, number, len(groups))
-        return sum(group.count() for group in groups)
+        readers = self.groups(RECORD_INDEX)
+        require_placed(readers, self.layout(RECORD_INDEX))
+        return sum(reader.count() for reader in readers)
 
     def secondary_index_size(self, name: str) -> int:
         """How many entries of values a secondary index has: one per record that has one, if it is
@@ -191,19 +191,28 @@ class MetadataTable:
         found = sum(group.count(lambda p: len(without_deleted(p))) for group in self.groups(name))
         return found - len(self.secondary_index(name, [None]))
 
-    def record_index(self, keys: pa.StringArray, *, spawner: Spawner | None = None) -> pa.Table:
+    def record_index(
+        self,
+        keys: pa.StringArray,
+        partitions: pa.StringArray | None = None,
+        *,
+        spawner: Spawner | None = None,
+    ) -> pa.Table:
         """Where each record is: key, partition, file_id, instant_ms; null where it is nowhere.
 
-        With a spawner several file groups of the index are read at a time.
+        `partitions` has that of each key, which an index per partition must be told and another one
+        does not ask. With a spawner several file groups of the index are read at a time.
         """
-        definition = self.definitions.get(RECORD_INDEX)
-        if definition is not None and definition.is_partitioned:
+        layout = self.layout(RECORD_INDEX)
+        if layout.is_parted and partitions is None:
             raise MetadataTableError(
-                "The record index keeps keys per partition, which is not supported.",
-                hint="Look keys up by their base files instead.",
+                "The record index keeps keys per partition.",
+                hint="Ask for keys together with their partitions.",
                 context={"table": self._data_storage.uri},
             )
-        return record_locations(self.groups(RECORD_INDEX), keys, spawner=spawner)
+        asked = partitions if layout.is_parted else None
+        readers = self.groups(RECORD_INDEX)
+        return record_locations(readers, layout, keys, asked, spawner=spawner)
 
     def secondary_index(self, name: str, values: Sequence[str | None]) -> pa.Table:
         """Record keys that have one of the values: columns value, key.
@@ -230,6 +239,11 @@ class MetadataTable:
         groups = self.groups(index)
         return column_statistics(groups, columns, known, all_partitions=partitions is None)
 
+    def layout(self, index: str) -> IndexGroups:
+        """Which file groups an index has."""
+        self.groups(index)
+        return self._layouts[index]
+
     def groups(self, index: str) -> list[FileGroupReader]:
         """Readers of an index's file groups, by their number."""
         if index not in self.indexes:
@@ -245,15 +259,15 @@ class MetadataTable:
     def _open_groups(self, index: str) -> list[FileGroupReader]:
         listing = {index: list_files(self._storage, index)}
         view = load_view(self._storage, self._properties, self._timeline, listing=listing)
-        slices = {file_group_number(g.file_id): g for g in view.groups}
-        if not slices or set(slices) != set(range(len(slices))) or len(slices) != len(view.groups):
-            raise MetadataTableError(
-                f"The file groups of {index} are not numbered one after the other.",
-                hint="A stray file is in the folder; rebuild the index.",
-                context={"table": self._data_storage.uri, "index": index},
-            )
+        there = {group.file_id: group for group in view.groups}
+        definition = self.definitions.get(index)
+        if not there and definition is not None and definition.is_partitioned:
+            layout = IndexGroups.parted(index, {})
+        else:
+            layout = IndexGroups.named(index, there)
+        self._layouts[index] = layout
         newest = {s.group: s for s in view.latest_merged_slices()}
-        return [self.slice_reader(newest.get(slices[n])) for n in range(len(slices))]
+        return [self.slice_reader(newest.get(there[name])) for name in layout.file_ids]
 
     def slice_reader(self, slice_: FileSlice | None) -> FileGroupReader:
         """What one slice of a file group holds, as far as it counts; None holds nothing."""

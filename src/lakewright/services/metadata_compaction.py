@@ -136,14 +136,14 @@ def _written(
     stage = store.access.random.below(STAGES)
     stats: dict[str, list[WriteStat]] = {}
     for slice_ in planned_slices(store.storage, plan):
-        index, number = slice_.group.partition, file_group_number(slice_.group.file_id)
-        assert number is not None
+        index, group = slice_.group.partition, slice_.group.file_id
         parts = table.slice_reader(slice_).read(Everything())
         records = merged_records(index, parts, version=store.properties.version)
         if not len(records):
             continue  # the group lives on by its stub
+        number = file_group_number(group)
         token = f"{number}-{stage}-{number}"
-        path = f"{index}/{base_file_name(index, number, write_token=token, instant=instant)}"
+        path = f"{index}/{base_file_name(group, write_token=token, instant=instant)}"
 
         def write(sink: Any, held: Any = records) -> None:
             writer = BaseFileWriter(sink, version=store.properties.version)
@@ -155,7 +155,7 @@ def _written(
         stats.setdefault(index, []).append(
             replace(
                 NOTHING_WRITTEN,
-                file_id=slice_.group.file_id,
+                file_id=group,
                 path=path,
                 prev_commit=before.instant if before is not None else "null",
                 partition_path=index,

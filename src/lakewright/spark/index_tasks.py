@@ -19,14 +19,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from lakewright.engine.index_entries import Entries
-from lakewright.engine.index_records import Looking, looking_here
+from lakewright.engine.index_records import Looking, layout_for, looking_here
 from lakewright.engine.record_changes import GroupChange, GroupLook, snapshot_after
 from lakewright.engine.snapshot import Snapshot
 from lakewright.errors import LakewrightError
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.containers import GroupLog
-from lakewright.metadata.index_changes import EncodedChange, IndexChange, group_count, group_log
-from lakewright.metadata.keys import file_group_index
+from lakewright.metadata.file_groups import IndexGroups
+from lakewright.metadata.index_changes import EncodedChange, IndexChange, group_log
 from lakewright.spark.keyed_chunks import decoded, encoded
 from lakewright.spark.keyed_rows import arrow_rows, may_pass
 from lakewright.spark.keyed_tasks import spread
@@ -43,7 +43,7 @@ HERE_BYTES: Final = 64 << 20
 ALONE: Final = 8
 """So many times as much if tasks had no other machine than the driver's."""
 _PARTS: Final = "number int, place int, came binary, gone binary, error binary"
-_LOGS: Final = "number int, content binary, records long, deletes long, error binary"
+_LOGS: Final = "file_id string, content binary, records long, deletes long, error binary"
 
 
 def looking_on_spark(
@@ -55,16 +55,15 @@ def looking_on_spark(
 
     def look(
         name: str, entries: Entries, before: Snapshot, instant: str, groups: list[GroupChange]
-    ) -> IndexChange | EncodedChange:
+    ) -> EncodedChange:
         if sum(change.bytes for change in groups) <= here_bytes:
             return here(name, entries, before, instant, groups)
         work = _Work(
-            name,
             entries,
             PinnedSnapshot.of(before, ref),
             PinnedSnapshot.of(snapshot_after(before, instant), ref),
             registry,
-            group_count(before.storage, name),
+            layout_for(before, name, groups),
             instant,
         )
         return EncodedChange(work.groups, tuple(_logs(spark, access, work, groups)))
@@ -76,20 +75,20 @@ def looking_on_spark(
 class _Work:
     """What all tasks share."""
 
-    index: str
     entries: Entries
     before: PinnedSnapshot
     after: PinnedSnapshot
     registry: MergerRegistry
-    groups: int
+    groups: IndexGroups
     instant: str
 
     def parts(self, place: int, change: GroupChange) -> Iterator[pa.RecordBatch]:
         """What came into and left a file group, by the file group of the index."""
         look = GroupLook.at(self.before.open(), self.after.open(), self.entries, self.registry)
         came, gone = look.moved(change)
-        came_at = file_group_index(came.column(0).combine_chunks(), self.groups)
-        gone_at = file_group_index(gone, self.groups)
+        scope = self.groups.scope(change.group.partition)
+        came_at = self.groups.numbers_of(came.column(0).combine_chunks(), scope)
+        gone_at = self.groups.numbers_of(gone, scope)
         for number in np.union1d(came_at, gone_at).tolist():
             mine = came.filter(pa.array(came_at == number)).combine_chunks()
             left = pa.record_batch([gone.filter(pa.array(gone_at == number))], names=["key"])
@@ -104,7 +103,7 @@ class _Work:
         change = self.entries.change(came, gone)
         change = IndexChange(change.records.sorted(), change.deleted)
         version = self.before.properties.version
-        return group_log(self.index, number, change, instant=self.instant, version=version)
+        return group_log(self.groups, number, change, instant=self.instant, version=version)
 
 
 def _logs(
@@ -140,14 +139,14 @@ def _logs(
                 yield _log(log)
 
     first = spark.range(0, len(each), 1, len(each)).mapInArrow(parts, _PARTS)
-    wide = min(work.groups, 2 * parallel)
+    wide = min(len(work.groups), 2 * parallel)
     second = first.repartition(wide, "number").sortWithinPartitions("number", "place")
     for batch in arrow_rows(access, second.mapInArrow(logs, _LOGS)):
         for row in batch.to_pylist():
             if row["error"] is not None:
                 raise pickle.loads(row["error"])  # noqa: S301 - made by a task of ours
-            told = (row["number"], row["content"], row["records"], row["deletes"])
-            yield GroupLog(work.index, *told)
+            told = (row["file_id"], row["content"], row["records"], row["deletes"])
+            yield GroupLog(work.groups.index, *told)
 
 
 def _part(
@@ -158,8 +157,8 @@ def _part(
 
 
 def _log(log: GroupLog | None, error: bytes | None = None) -> pa.RecordBatch:
-    kinds = (pa.int32(), pa.binary(), pa.int64(), pa.int64(), pa.binary())
-    told = (-1, b"", 0, 0) if log is None else (log.number, log.content, log.records, log.deletes)
+    kinds = (pa.string(), pa.binary(), pa.int64(), pa.int64(), pa.binary())
+    told = ("", b"", 0, 0) if log is None else (log.file_id, log.content, log.records, log.deletes)
     return _row((*told, error), kinds, _LOGS)
 
 

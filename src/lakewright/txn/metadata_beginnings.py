@@ -27,15 +27,16 @@ from lakewright.metadata.creation import NewIndex, first_instant
 from lakewright.metadata.definitions import (
     DEFAULT_PATH,
 )
-from lakewright.metadata.encoding import MetadataRecords
+from lakewright.metadata.encoding import MetadataRecords, no_records
 from lakewright.metadata.file_groups import (
     STUB_ATTEMPT,
+    IndexGroups,
     base_file_name,
-    file_id,
     log_file_name,
     split_by_group,
     stub_block,
 )
+from lakewright.metadata.keys import file_group_number
 from lakewright.metadata.record_schema import commit_schema
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
@@ -82,14 +83,14 @@ def beginning_time(store: MetadataStore, index: str, others: Collection[str] = (
     return first_instant(store.data_properties, store.data_timeline, taken)
 
 
-def lay_out(store: MetadataStore, index: str, groups: int, instant: str) -> None:
-    """Make so many file groups, without anything that an earlier attempt has left."""
-    storage = store.storage
+def lay_out(store: MetadataStore, groups: IndexGroups, instant: str) -> None:
+    """Make file groups, without anything that an earlier attempt has left."""
+    storage, index = store.storage, groups.index
     storage.delete_tree(index)
     mark = format_partition_metadata(instant, 1, now_ms=store.access.clock.now_ms())
     storage.replace(f"{index}/{PARTITION_METADATA_FILE}", mark)
-    for number in range(groups):
-        stub = log_file_name(index, number, instant=instant, write_token=STUB_ATTEMPT)
+    for group in groups.file_ids:
+        stub = log_file_name(group, instant=instant, write_token=STUB_ATTEMPT)
         storage.create_if_absent(f"{index}/{stub}", stub_block(instant))
 
 
@@ -99,10 +100,13 @@ def write_records(
     """Write the base files of an index; `check` is asked before each."""
     stage = store.access.random.below(STAGES)
     stats = []
-    for number, records in enumerate(split_by_group(index.records, index.groups)):
-        if len(records):
-            check()
-            stats.append(_base_file(store, index.name, number, records, instant, stage))
+    names = iter(index.groups.file_ids)
+    for scope, count in index.groups.counts:
+        for records in split_by_group(index.records.get(scope, no_records()), count):
+            group = next(names)
+            if len(records):
+                check()
+                stats.append(_base_file(store, index.name, group, records, instant, stage))
     return stats
 
 
@@ -128,13 +132,14 @@ def commit_beginning(
 def _base_file(
     store: MetadataStore,
     index: str,
-    number: int,
+    group: str,
     records: MetadataRecords,
     instant: str,
     stage: int,
 ) -> WriteStat:
+    number = file_group_number(group)
     token = f"{number}-{stage}-{number}"
-    path = f"{index}/{base_file_name(index, number, write_token=token, instant=instant)}"
+    path = f"{index}/{base_file_name(group, write_token=token, instant=instant)}"
 
     def write(sink: Any) -> None:
         writer = BaseFileWriter(sink, version=store.properties.version)
@@ -144,7 +149,7 @@ def _base_file(
     size = store.storage.create_from(path, write).size
     return replace(
         NOTHING_WRITTEN,
-        file_id=file_id(index, number),
+        file_id=group,
         path=path,
         prev_commit="null",
         partition_path=index,

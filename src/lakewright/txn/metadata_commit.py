@@ -22,8 +22,9 @@ from lakewright.format.timeline import Timeline
 from lakewright.format.view_inputs import load_view
 from lakewright.metadata.batch import MetadataBatch, indexes_of
 from lakewright.metadata.containers import GroupLog
-from lakewright.metadata.file_groups import file_id, log_file_name
-from lakewright.metadata.index_changes import group_count
+from lakewright.metadata.file_groups import log_file_name
+from lakewright.metadata.index_changes import stored_groups
+from lakewright.metadata.keys import file_group_number
 from lakewright.metadata.record_schema import commit_schema
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
@@ -63,8 +64,10 @@ def publish_metadata(
     `properties` and `timeline` are the data table's, read under the lock that the caller holds.
     Raises `IndexesChangedError` if the table has other indexes now than the batch was made for.
     """
-    same = indexes_of(properties) == batch.indexes
-    if not same or any(group_count(access.storage, i) != n for i, n in batch.groups.items()):
+    if indexes_of(properties) != batch.indexes or not all(
+        groups.agrees(stored_groups(access.storage, properties, index))
+        for index, groups in batch.groups.items()
+    ):
         raise _other_indexes(access, properties, batch)
     if not batch.logs:
         return None
@@ -146,7 +149,7 @@ def _behind_slices(
     named = [n for f in listed if isinstance(n := parse_data_file(f.name), LogFileName)]
     being_built = index in store.data_properties.metadata_partitions_inflight
     for log in logs:
-        group = file_id(index, log.number)
+        group = log.file_id
         found = newest.get(group)
         stubs = [n.instant for n in named if n.file_id == group] if being_built else []
         if found is None and not stubs:
@@ -164,8 +167,9 @@ def _behind_slices(
 
 
 def _name(log: GroupLog, instant: str, version: int, stage: int) -> LogFileName:
-    token = f"{log.number}-{stage}-{log.number}"
-    text = log_file_name(log.index, log.number, instant=instant, version=version, write_token=token)
+    number = file_group_number(log.file_id)
+    token = f"{number}-{stage}-{number}"
+    text = log_file_name(log.file_id, instant=instant, version=version, write_token=token)
     parsed = parse_data_file(text)
     assert isinstance(parsed, LogFileName)
     return parsed
@@ -181,11 +185,10 @@ def _profile(places: Iterable[_Place]) -> CommitMetadata:
         of_index = stats.setdefault(
             place.log.index, [replace(NOTHING_WRITTEN, file_id="", prev_commit="null")]
         )
-        group = file_id(place.log.index, place.log.number)
         of_index.append(
             replace(
                 NOTHING_WRITTEN,
-                file_id=group,
+                file_id=place.log.file_id,
                 prev_commit=place.slice_instant,
                 num_update_writes=place.log.records,
             )
@@ -199,7 +202,7 @@ def _content(properties: TableProperties, places: Iterable[_Place]) -> CommitMet
         log, size = place.log, len(place.log.content)
         stat = replace(
             NOTHING_WRITTEN,
-            file_id=file_id(log.index, log.number),
+            file_id=log.file_id,
             path=place.path,
             prev_commit=place.slice_instant,
             partition_path=log.index,

@@ -78,12 +78,12 @@ def build_metadata_table(access: Access, further: Further = _nothing_further) ->
         indexes = [i for i in further(properties, timeline, listing) if i.name not in present]
         if not present:
             records = files_records(committed_files(timeline, listing), version=properties.version)
-            indexes.insert(0, NewIndex(FILES, 1, records))
+            indexes.insert(0, NewIndex.of(FILES, 1, records))
             _found(access, lease, properties)
         store = cleared(open_store(access, lease, properties, timeline), lease, "")
         for index in indexes:
             instant = beginning_time(store, index.name)
-            lay_out(store, index.name, index.groups, instant)
+            lay_out(store, index.groups, instant)
             stats = write_records(store, index, instant, lease.check)
             commit_beginning(store, lease, index.name, instant, stats)
             store = store.looked_again()

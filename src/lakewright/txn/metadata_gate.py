@@ -15,7 +15,7 @@ from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
 from lakewright.metadata.definitions import load_definitions
 from lakewright.metadata.file_groups import FILES, RECORD_INDEX, SECONDARY_PREFIX
-from lakewright.metadata.index_changes import group_count
+from lakewright.metadata.index_changes import stored_groups
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
@@ -69,7 +69,9 @@ def _unmaintained(properties: TableProperties) -> frozenset[str]:
 
 
 def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
-    bare = tuple(i for i in properties.metadata_partitions_inflight if not _has_groups(access, i))
+    bare = tuple(
+        i for i in properties.metadata_partitions_inflight if not _has_groups(access, properties, i)
+    )
     if bare:
         raise _refused(
             access,
@@ -88,17 +90,19 @@ def _refuse_unmaintained(access: Access, properties: TableProperties) -> None:
         _refuse_newer(access, properties)
 
 
-def _has_groups(access: Access, index: str) -> bool:
+def _has_groups(access: Access, properties: TableProperties, index: str) -> bool:
     try:
-        return group_count(access.storage, index) > 0
+        stored_groups(access.storage, properties, index)
     except MetadataTableError:
         return False
+    return True
 
 
 def _refuse_newer(access: Access, properties: TableProperties) -> None:
-    """Indexes that were built by the rules of a newer release, or per partition."""
+    """Indexes that were built by the rules of a newer release."""
+    defines = properties.version.defines_indexes
     for definition in load_definitions(access.storage, properties).values():
-        newer = definition.version != _VERSION or definition.is_partitioned
+        newer = definition.version != _VERSION or (definition.is_partitioned and not defines)
         if newer and definition.name in indexes_of(properties):
             said = (
                 f"The index {definition.name} of its metadata table has a newer layout, which "

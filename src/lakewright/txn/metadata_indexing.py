@@ -39,7 +39,7 @@ from lakewright.format.timeline import Timeline
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
 from lakewright.metadata.creation import NewIndex
 from lakewright.metadata.definitions import IndexDefinition
-from lakewright.metadata.file_groups import FILES
+from lakewright.metadata.file_groups import FILES, IndexGroups
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.fence import Fence, open_fence, owner_of, remove_fence
@@ -69,12 +69,12 @@ T = TypeVar("T")
 
 def begin_building(
     access: Access,
-    groups: Mapping[str, int],
+    groups: Mapping[str, IndexGroups],
     look: Callable[[], T],
     *,
     defined: Collection[IndexDefinition] = (),
 ) -> Building[T] | None:
-    """Begin indexes with so many file groups each; None if the table has them all.
+    """Begin indexes with these file groups; None if the table has them all.
 
     `look` is called under the lock: what it gives is the table as it is when everybody begins to
     write to the indexes. For that they must know what an index is about: `defined` is stored first,
@@ -93,7 +93,7 @@ def begin_building(
                 context={"table": access.storage.uri},
             )
         _forget_dead(access, lease, properties, timeline)
-        wanted = {name: number for name, number in groups.items() if name not in present}
+        wanted = {name: each for name, each in groups.items() if name not in present}
         if not wanted:
             if properties.metadata_partitions_inflight:
                 claim(access, built=present)
@@ -114,10 +114,10 @@ def begin_building(
         if properties.metadata_partitions_inflight:
             claim(access, built=present)  # nobody writes to file groups that go away
         begins: dict[str, str] = {}
-        for name, number in wanted.items():
+        for name, each in wanted.items():
             begins[name] = beginning_time(store, name, begins.values())
             lease.check()
-            lay_out(store, name, number, begins[name])
+            lay_out(store, each, begins[name])
         lease.check()
         define(access, properties, [d for d in defined if d.name in wanted])
         claim(access, built=present, building=wanted)
@@ -171,7 +171,7 @@ class Building(Generic[T]):
     store: MetadataStore
     """Where base files go; that needs no lock, since nobody reads them."""
     instant: str
-    groups: Mapping[str, int]
+    groups: Mapping[str, IndexGroups]
     begins: Mapping[str, str]
     """The time of the file groups of each index."""
     timeline: Timeline

@@ -148,7 +148,7 @@ class Model:
     def places_of(self, key: str) -> list[Place]:
         """Where an index finds a key: in base files, or in any; a record index forgets deletes."""
         found = [place for place in self.cells if place[1] == key]
-        if self.shape.index == "RECORD_INDEX":
+        if self.shape.index in ("RECORD_INDEX", "RECORD_LEVEL_INDEX"):
             found = [place for place in found if self.seen(place) is not None]
         return found
 

@@ -82,6 +82,9 @@ class Shape:
         if self.index == "RECORD_INDEX":
             told["hoodie.metadata.enable"] = "true"
             told["hoodie.metadata.record.index.enable"] = "true"
+        if self.index == "RECORD_LEVEL_INDEX":
+            told["hoodie.metadata.enable"] = "true"
+            told["hoodie.metadata.record.level.index.enable"] = "true"
         if self.is_bucket:
             told["hoodie.bucket.index.num.buckets"] = str(BUCKETS)
         if not self.small_files:

@@ -21,6 +21,7 @@ KEYS = ("k0", "k1", "k2", "k3", "k4")
 PARTS = ("a", "b")
 GLOBAL = ("GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX")
 INDEXES = ("SIMPLE", "BLOOM", *GLOBAL, "BUCKET")
+NEWER = ("RECORD_LEVEL_INDEX",)
 Row = dict[str, Any]
 
 
@@ -125,10 +126,10 @@ class History:
 def shapes(draw: st.DrawFn) -> Shape:
     version = draw(st.sampled_from([6, 8]))
     merging = draw(st.sampled_from(["event", "commit", "payload"][: 3 if version == 6 else 2]))
-    index = draw(st.sampled_from(INDEXES))
+    index = draw(st.sampled_from((*INDEXES, *(NEWER if version == 8 else ()))))
     meta = (
         True
-        if index.endswith(("BLOOM", "RECORD_INDEX"))
+        if index.endswith(("BLOOM", "RECORD_INDEX", *NEWER))
         else draw(st.sampled_from([True, True, False]))
     )
     return Shape(

@@ -125,7 +125,7 @@ def test_rows_without_a_key_are_refused(shape: Shape) -> None:
 # ---- indexes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("index", ["RECORD_LEVEL_INDEX", "INMEMORY", "HBASE", "SMPLE"])
+@pytest.mark.parametrize("index", ["INMEMORY", "HBASE", "SMPLE"])
 def test_indexes_that_are_not_offered_are_refused(index: str) -> None:
     shape = Shape()
     table = filled(shape)

@@ -22,6 +22,8 @@ class IndexType(Enum):
     GLOBAL_BLOOM = "GLOBAL_BLOOM"
     RECORD_INDEX = "RECORD_INDEX"
     """As GLOBAL_SIMPLE, in the files that the record index of the metadata table names."""
+    RECORD_LEVEL_INDEX = "RECORD_LEVEL_INDEX"
+    """As SIMPLE, in the files that a record index per partition names."""
     BUCKET = "BUCKET"
     """By a hash of the key, without looking."""
 
@@ -32,6 +34,11 @@ class IndexType(Enum):
         return self in kinds
 
     @property
+    def uses_records(self) -> bool:
+        """Whether a record index is asked first."""
+        return self in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX)
+
+    @property
     def uses_filters(self) -> bool:
         """Whether footers are asked before key columns."""
         return self in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM)
@@ -39,8 +46,6 @@ class IndexType(Enum):
 
 _NEWER_NAMES: Final = {"GLOBAL_RECORD_LEVEL_INDEX": IndexType.RECORD_INDEX.value}
 """What Hudi 1.1 and later call them."""
-_PARTITIONED: Final = "RECORD_LEVEL_INDEX"
-"""A record index with file groups of its own for every partition."""
 
 
 def index_type(told: str | None, *, buckets: bool) -> IndexType:
@@ -51,14 +56,6 @@ def index_type(told: str | None, *, buckets: bool) -> IndexType:
     if told is None:
         return IndexType.BUCKET if buckets else IndexType.SIMPLE
     name = told.strip().upper()
-    if name == _PARTITIONED:
-        raise OptionError(
-            f"The index {name} keeps keys per partition, in a layout that Hudi 0.x and 1.0 take "
-            "for another one: they would find no key in it and insert every row again.",
-            hint="Choose RECORD_INDEX if a key is one row in the table, BLOOM or SIMPLE if it is "
-            "one in each partition.",
-            context={"option": "hoodie.index.type", "value": told},
-        )
     try:
         chosen = IndexType(_NEWER_NAMES.get(name, name))
     except ValueError:

@@ -166,10 +166,11 @@ class KeyedPlanner:
 
     def _places(self, incoming: IncomingRows, groups: Sequence[FileGroupId]) -> Int32s | None:
         """The only file groups that may have each key, if an index tells."""
-        if self.index is not IndexType.RECORD_INDEX:
+        if not self.index.uses_records:
             return None
         job = self.job
-        return record_places(job.snapshot, incoming.keys, groups, job.access.spawner)
+        partitions = None if self.index.is_global else incoming.partitions
+        return record_places(job.snapshot, incoming.keys, partitions, groups, job.access.spawner)
 
     def _hits(
         self,

@@ -29,18 +29,31 @@ KEYS_FOR_THREADS = 10_000
 
 
 def record_places(
-    snapshot: Snapshot, keys: pa.Array, groups: Sequence[FileGroupId], spawner: Spawner
+    snapshot: Snapshot,
+    keys: pa.Array,
+    partitions: pa.Array | None,
+    groups: Sequence[FileGroupId],
+    spawner: Spawner,
 ) -> Int32s | None:
     """The number of each key's file group, -1 for keys that are nowhere; None if it is not known.
 
-    A key in a file group that is not there any more is a sign that the index was not maintained.
+    With `partitions` each key is asked for within its own: that takes an index per partition, as
+    the place of a key in all of them takes one of all keys. A key in a file group that is not there
+    any more is a sign that the index was not maintained, and so is a partition with rows that it
+    does not know.
     """
     try:
         metadata = MetadataTable.open(snapshot.storage, snapshot.properties, snapshot.timeline)
         if metadata is None or RECORD_INDEX not in metadata.indexes:
             return None
+        layout = metadata.layout(RECORD_INDEX)
+        if layout.is_parted != (partitions is not None):
+            return None
+        if layout.is_parted and not {g.partition for g in groups} <= {*layout.partitions}:
+            return None
         helper = spawner if len(keys) >= KEYS_FOR_THREADS else None
-        found = metadata.record_index(keys.cast(pa.string()), spawner=helper)
+        within = None if partitions is None else partitions.cast(pa.string())
+        found = metadata.record_index(keys.cast(pa.string()), within, spawner=helper)
     except UNTRUSTED:
         return None
     known = pa.array([_text(group.partition, group.file_id) for group in groups], pa.string())

@@ -27,6 +27,7 @@ from lakewright.errors import UnsupportedTableError
 from lakewright.format.log_block import BlockType, read_blocks
 from lakewright.format.version import TableVersion
 from lakewright.metadata.bloom_index import bloom_filters
+from lakewright.metadata.file_groups import RECORD_INDEX, IndexGroups
 from lakewright.metadata.files import file_table, listed_partitions
 from lakewright.metadata.merging import merged_records
 from lakewright.metadata.record_index import record_locations, secondary_keys
@@ -303,7 +304,8 @@ def _check_records(case: Case) -> None:
         demand_sound(secondary_keys([reader], texts, by_value=False))
     else:
         texts = [k.decode("utf-8", "replace") for k, _ in cells]
-        demand_sound(record_locations([reader], pa.array(texts, pa.string())))
+        layout = IndexGroups.whole(RECORD_INDEX, 1)
+        demand_sound(record_locations([reader], layout, pa.array(texts, pa.string())))
     _check_merged(place, reader)
 
 
