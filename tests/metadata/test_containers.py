@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakewright.codec.bloom import BloomBuilder
 from lakewright.codec.hfile import HFile, HFilePolicy
-from lakewright.errors import UnsupportedTableError
+from lakewright.errors import MetadataTableError, UnsupportedTableError
 from lakewright.format.file_names import parse_data_file
 from lakewright.format.log_block import BlockType, HeaderKey, read_blocks
 from lakewright.format.version import TableVersion
@@ -20,6 +20,7 @@ from lakewright.metadata.containers import BaseFileWriter, delete_block, log_blo
 from lakewright.metadata.encoding import MetadataRecords
 from lakewright.metadata.file_groups import (
     STUB_ATTEMPT,
+    IndexGroups,
     base_file_name,
     file_id,
     log_file_name,
@@ -59,6 +60,71 @@ def test_file_groups_have_the_names_that_hudi_gives_them(
 def test_an_index_of_a_newer_release_has_no_name_here() -> None:
     with pytest.raises(UnsupportedTableError, match="vector_index"):
         file_id("vector_index", 0)
+
+
+@pytest.mark.parametrize(
+    ("partition", "expected"),
+    [
+        ("x", "record-index-x-0000-0"),
+        ("a-b/c_d", "record-index-a%2Db%2Fc%5Fd-0000-0"),
+        ("city=san francisco", "record-index-city%3Dsan francisco-0000-0"),
+        ("", "record-index--0000-0"),
+    ],
+)
+def test_file_groups_of_partitions_have_the_names_that_hudi_gives_them(
+    partition: str, expected: str
+) -> None:
+    assert file_id("record_index", 0, partition) == expected
+    assert IndexGroups.named("record_index", [expected]).counts == ((partition, 1),)
+
+
+PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(PATHS, st.integers(1, 3), max_size=4), st.lists(st.text(max_size=6)))
+def test_file_groups_are_known_again_by_their_names(
+    counts: dict[str, int], keys: list[str]
+) -> None:
+    groups = IndexGroups.parted("record_index", counts)
+    assert groups.is_parted and len(groups) == len(groups.file_ids) == sum(counts.values())
+    if counts:
+        assert IndexGroups.named("record_index", groups.file_ids) == groups
+    for partition, count in counts.items():
+        found = groups.numbers_of(pa.array(keys, pa.string()), groups.scope(partition))
+        inside = [file_group_index([key], count).item() for key in keys]
+        assert [groups.file_ids[n] for n in found.tolist()] == [
+            file_id("record_index", n, partition) for n in inside
+        ]
+        assert {groups.partitions[n] for n in found.tolist()} <= {partition}
+
+
+def test_what_was_spread_among_file_groups_is_right_only_where_they_are_the_same() -> None:
+    of = IndexGroups.parted
+    made = of("record_index", {"a": 2}).with_partitions(["a", "new"])
+    assert dict(made.counts) == {"a": 2, "new": 1}
+    assert made.agrees(of("record_index", {"a": 2, "other": 3}))
+    assert made.agrees(of("record_index", {"a": 2, "new": 1}))
+    assert not made.agrees(of("record_index", {"a": 2, "new": 3}))
+    whole = IndexGroups.whole("record_index", 10)
+    assert not made.agrees(whole) and not whole.agrees(made)
+    assert whole.agrees(whole) and not whole.agrees(IndexGroups.whole("record_index", 9))
+    assert whole.with_partitions(["new"]) == whole
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (),
+        ("record-index-0001-0",),
+        ("record-index-0000-0", "record-index-0002-0"),
+        ("record-index-a-0000-0", "record-index-a-0002-0"),
+        ("record-index-0000-0", "record-index-a-0000-0"),
+    ],
+)
+def test_file_groups_that_are_lost_are_noticed(names: tuple[str, ...]) -> None:
+    with pytest.raises(MetadataTableError, match="one after the other"):
+        IndexGroups.named("record_index", names)
 
 
 def test_files_have_the_names_of_real_ones() -> None:

@@ -21,6 +21,11 @@ OPTIONS = {
     "hoodie.metadata.record.index.enable": "true",
     "hoodie.metadata.index.column.stats.enable": "true",
 }
+OF_PARTITIONS = {
+    "hoodie.index.type": "RECORD_LEVEL_INDEX",
+    "hoodie.metadata.enable": "true",
+    "hoodie.metadata.record.level.index.enable": "true",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +42,22 @@ def in_tasks(monkeypatch: pytest.MonkeyPatch) -> list[EncodedChange]:
     return given
 
 
-@pytest.mark.parametrize(("version", "type_"), [(6, "mor"), (8, "cow")])
+@pytest.mark.parametrize(
+    ("version", "type_", "options"),
+    [(6, "mor", OPTIONS), (8, "cow", OPTIONS), (8, "mor", OF_PARTITIONS)],
+)
 def test_tasks_find_the_keys_that_came_and_went(
-    spark: SparkSession, tmp_path: Path, version: int, type_: str, in_tasks: list[EncodedChange]
+    spark: SparkSession,
+    tmp_path: Path,
+    version: int,
+    type_: str,
+    options: dict[str, str],
+    in_tasks: list[EncodedChange],
 ) -> None:
     twins = Twins(spark, tmp_path, version=version, type=type_)
-    twins.upsert(rows(1, 60, 40), options=OPTIONS)
-    twins.upsert(rows(2, 60, 60, deletes=0.4), options=OPTIONS)
-    twins.delete(rows(4, 10, 60), options=OPTIONS)
+    twins.upsert(rows(1, 60, 40), options=options)
+    twins.upsert(rows(2, 60, 60, deletes=0.4), options=options)
+    twins.delete(rows(4, 10, 60), options=options)
     assert sum(len(change.logs) for change in in_tasks) > 5
     compared = {}
     for table in (twins.here.table, twins.plain):

@@ -102,6 +102,15 @@ def build(
         list[str] | None,
         typer.Option("--secondary", help="NAME=COLUMN: a new secondary index; may be repeated."),
     ] = None,
+    per_partition: Annotated[
+        bool | None,
+        typer.Option(
+            "--per-partition/--all-keys",
+            help="Whether the record index keeps the keys of each partition apart, for tables "
+            "where a key is one row in each; Hudi before 1.1 must not write the table then.",
+            show_default="as the table says, or all keys",
+        ),
+    ] = None,
     lock: Lock = None,
     as_json: AsJson = False,
     output: OutputOption = Output.TEXT,
@@ -114,7 +123,11 @@ def build(
     Example: lakewright metadata build /data/trips column_stats --secondary by_city=city
     """
     table = Table.open(uri, lock=lock, on_event=tell)
-    done = table.metadata.build(*(index or ()), secondary=dict(map(_on_column, secondary or ())))
+    done = table.metadata.build(
+        *(index or ()),
+        secondary=dict(map(_on_column, secondary or ())),
+        per_partition=per_partition,
+    )
     if not done.indexes:
         nothing_to_do("The table has them, cannot have them, or something is pending.")
     told = {"indexes": list(done.indexes), "left_out": list(done.left_out)}

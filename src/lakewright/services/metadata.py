@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from lakewright.engine.first_records import new_secondary_index, refuse_unknown
-from lakewright.engine.index_building import build_beside_writers
+from lakewright.engine.index_building import build_beside_writers, refuse_other_kind
 from lakewright.engine.indexed_columns import defined_columns
 from lakewright.engine.metadata_verification import verify_metadata
 from lakewright.engine.options import ReadOptions
@@ -157,21 +157,38 @@ class MetadataService:
         built = access.properties().metadata_partitions
         return Rebuilt(built, tuple(sorted(wanted.union(had).difference(built))))
 
-    def build(self, *indexes: str, secondary: Mapping[str, str] | None = None) -> Built:
+    def build(
+        self,
+        *indexes: str,
+        secondary: Mapping[str, str] | None = None,
+        per_partition: bool | None = None,
+    ) -> Built:
         """Add indexes to the metadata table, or begin one, while others go on writing.
 
         `secondary` names new secondary indexes and the column of each; they find rows by way of the
-        record index, which is built with them.
+        record index, which is built with them. With `per_partition` the record index keeps the keys
+        of each partition apart, where a key is one row in each; Hudi before 1.1 must not write the
+        table then. Without it the index is for all keys, unless the table says otherwise.
 
         >>> table.metadata.build("column_stats", secondary={"by_city": "city"})  # doctest: +SKIP
         """
         now = self._now()
         refuse_unknown(now, indexes)
+        if RECORD_INDEX in indexes:
+            refuse_other_kind(now, per_partition)
+        elif per_partition is not None:
+            raise InputError(
+                "Only a record index can be one per partition, and none is to be built.",
+                hint=f"Name {RECORD_INDEX} too.",
+                context={"table": self.storage.uri},
+            )
         defined = [new_secondary_index(now, *each) for each in (secondary or {}).items()]
         wanted = _with_records((*indexes, *(definition.name for definition in defined)))
         access = self.access()
         before = frozenset(access.properties().metadata_partitions)
-        build_beside_writers(access, wanted, self.registry, defined=defined)
+        build_beside_writers(
+            access, wanted, self.registry, defined=defined, per_partition=per_partition
+        )
         have = access.properties().metadata_partitions
         return Built(
             tuple(index for index in have if index not in before),

@@ -1,18 +1,21 @@
-"""Keyed writes by a record index per partition: a key is one row in each, found by its partition."""
+"""Keyed writes by a record index per partition: a key is one row in each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from lakewright.engine.metadata_verification import verify_metadata
+from lakewright.engine.options import ReadOptions
 from lakewright.errors import InputError, OptionError
-from lakewright.metadata.definitions import keeps_keys_per_partition
+from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.file_groups import RECORD_INDEX
-from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import Compared, Difference
+from lakewright.runtime.events import Event
 from tests.engine.keyed.tables import QuickTable, Shape, asked_files, new_table, rows
 from tests.engine.keyed.test_guards import ids, prepared
 
@@ -22,20 +25,18 @@ EACH = pytest.mark.parametrize("shape", SHAPES, ids=lambda s: s.type)
 TYPED = {"hoodie.index.type": INDEX}
 
 
-def service(table: QuickTable) -> lw.Table:
-    return lw.Table(table.storage, clock=table.clock, sole_writer=True)
-
-
-def checked(table: QuickTable, records: int) -> None:
+def checked(table: lw.Table, records: int) -> None:
     """The index has as many keys as there are rows, all of them right."""
-    found = list(service(table).metadata.verify())
+    folders = ReadOptions(use_metadata_table=False)
+    snapshot = table.snapshot(options=folders)
+    found = list(verify_metadata(snapshot, options=folders, registry=MergerRegistry()))
     assert [f for f in found if isinstance(f, Difference)] == []
     told = [f.records for f in found if isinstance(f, Compared) and f.index == RECORD_INDEX]
     assert sum(told) == records
 
 
-def groups(table: QuickTable) -> list[tuple[str | None, int]]:
-    metadata = MetadataTable.open(table.storage, table.properties, table.timeline)
+def groups(table: lw.Table) -> list[tuple[str | None, int]]:
+    metadata = table.snapshot().opened.metadata
     assert metadata is not None
     return list(metadata.layout(RECORD_INDEX).counts)
 
@@ -132,54 +133,85 @@ def test_a_table_without_partitions_has_one(monkeypatch: pytest.MonkeyPatch) -> 
     checked(table, 1)
 
 
-def test_filters_on_the_key_read_only_the_file_groups_that_have_it() -> None:
+def stored(path: Path, shape: Shape, parts: Sequence[str] = "abc") -> lw.Table:
+    """A table in a folder, in which whatever runs beside something may run."""
+    table = lw.Table.create(
+        path / "t",
+        schema=shape.schema,
+        type=shape.type,
+        key=["id"],
+        partition=["p"],
+        ordering=["ts"],
+    )
+    for part in parts:
+        given = [(f"k{n}", part, 1, n) for n in range(3)]
+        table.upsert(rows(shape, given), options=shape.options)
+    return table
+
+
+def test_filters_on_the_key_read_only_the_file_groups_that_have_it(tmp_path: Path) -> None:
     shape = SHAPES[0]
-    table = filled(shape)
+    table = stored(tmp_path, shape)
     table.upsert(rows(shape, [("only", "b", 2, 2)]), options=shape.options)
-    reader = service(table)
-    reader.metadata.build("column_stats")
-    assert len(reader.scan(where="id = 'only'").plan().tasks) == 1
-    assert len(reader.scan(where="id = 'k1'").plan().tasks) == 3
-    assert reader.scan(where="id = 'k1'").to_arrow().num_rows == 3
+    table.metadata.build("column_stats")
+    assert len(table.scan(where="id = 'only'").plan().tasks) == 1
+    assert len(table.scan(where="id = 'k1'").plan().tasks) == 3
+    assert table.scan(where="id = 'k1'").to_arrow().num_rows == 3
 
 
-def test_it_is_built_beside_writers_kept_by_a_rebuild_and_forgotten_by_a_drop() -> None:
+def test_it_is_built_beside_writers_kept_by_a_rebuild_and_forgotten_by_a_drop(
+    tmp_path: Path,
+) -> None:
     plain = Shape(type="mor")
-    table = new_table(plain)
-    for part in "ab":
-        table.upsert(rows(plain, [(f"k{n}", part, 1, n) for n in range(3)]), options=plain.options)
-    writer = service(table)
-    assert writer.metadata.build(RECORD_INDEX, per_partition=True).indexes[-1] == RECORD_INDEX
-    checked(table, 6)
-    assert keeps_keys_per_partition(table.storage, table.properties)
+    table = stored(tmp_path, plain, "ab")
+
+    def late(event: Event) -> None:
+        if event.kind == "indexing.begun":
+            given = rows(plain, [("k0", "a", 2, 2), ("k0", "c", 2, 2)])
+            lw.Table.open(table.uri).upsert(given, options=plain.options)
+
+    builder = lw.Table.open(table.uri, on_event=late)
+    assert RECORD_INDEX in builder.metadata.build(RECORD_INDEX, per_partition=True).indexes
+    checked(table, 7)
+    assert groups(table) == [("a", 1), ("b", 1), ("c", 1)]
     with pytest.raises(InputError, match="per partition"):
-        writer.metadata.build(secondary={"by_v": "v"})
-    with pytest.raises(OptionError, match="per partition"):
-        table.upsert(
-            rows(plain, [("k0", "a", 2, 2)]),
-            options={
-                "hoodie.metadata.enable": "true",
-                "hoodie.metadata.record.index.enable": "true",
-            },
-        )
-    assert RECORD_INDEX in writer.metadata.rebuild().indexes
-    assert groups(table) == [("a", 1), ("b", 1)]
-    checked(table, 6)
-    writer.metadata.drop(RECORD_INDEX)
-    assert writer.metadata.build(RECORD_INDEX).indexes == (RECORD_INDEX,)
+        table.metadata.build(secondary={"by_v": "v"})
+    with pytest.raises(InputError, match="Only a record index"):
+        table.metadata.build("column_stats", per_partition=True)
+    all_keys = {
+        "hoodie.metadata.enable": "true",
+        "hoodie.metadata.record.index.enable": "true",
+    }
+    with pytest.raises(OptionError, match="has a record index per partition"):
+        table.upsert(rows(plain, [("k0", "a", 2, 2)]), options=all_keys)
+    assert RECORD_INDEX in table.metadata.rebuild().indexes
+    assert groups(table) == [("a", 1), ("b", 1), ("c", 1)]
+    checked(table, 7)
+    table.metadata.drop(RECORD_INDEX)
+    assert table.metadata.build(RECORD_INDEX).indexes == (RECORD_INDEX,)
     assert groups(table) == [(None, 10)]
+
+
+def test_a_restore_keeps_the_kind(tmp_path: Path) -> None:
+    shape = SHAPES[1]
+    table = stored(tmp_path, shape, "ab")
+    [saved] = [table.services.savepoints.create().instant]
+    table.upsert(rows(shape, [("late", "c", 3, 3)]), options=shape.options)
+    table.services.restore.run(saved)
+    assert groups(table) == [("a", 1), ("b", 1)]
     checked(table, 6)
 
 
-def test_a_restore_keeps_the_kind() -> None:
+def test_its_own_services_compact_it(tmp_path: Path) -> None:
     shape = SHAPES[1]
-    table = filled(shape, "ab")
-    writer = service(table)
-    writer.services.savepoint.create()
-    table.upsert(rows(shape, [("late", "c", 3, 3)]), options=shape.options)
-    writer.services.restore.run()
-    assert groups(table) == [("a", 1), ("b", 1)]
-    checked(table, 8)
+    table = stored(tmp_path, shape)
+    often = {**shape.options, "hoodie.metadata.compact.max.delta.commits": "2"}
+    for number in range(4):
+        given = [(f"n{number}", part, 2, number) for part in ("a", "d%/x=1", "b")]
+        table.upsert(rows(shape, given), options=often)
+    names = [p.name for p in (tmp_path / "t/.hoodie/metadata/record_index").iterdir()]
+    assert any(name.endswith(".hfile") and "d%25%2Fx%3D1" in name for name in names)
+    checked(table, 21)
 
 
 def test_version_6_has_no_place_for_it() -> None:
