@@ -69,6 +69,7 @@ def test_an_index_of_a_newer_release_has_no_name_here() -> None:
         ("a-b/c_d", "record-index-a%2Db%2Fc%5Fd-0000-0"),
         ("city=san francisco", "record-index-city%3Dsan francisco-0000-0"),
         ("", "record-index--0000-0"),
+        ("Zürich/v1.2", "record-index-Zürich%2Fv1.2-0000-0"),
     ],
 )
 def test_file_groups_of_partitions_have_the_names_that_hudi_gives_them(
@@ -76,6 +77,18 @@ def test_file_groups_of_partitions_have_the_names_that_hudi_gives_them(
 ) -> None:
     assert file_id("record_index", 0, partition) == expected
     assert IndexGroups.named("record_index", [expected]).counts == ((partition, 1),)
+    named_after(expected)
+
+
+def named_after(group: str) -> None:
+    """Files of a file group are known as such."""
+    files = (
+        base_file_name(group, write_token="0-1-0", instant="20251220210108078"),
+        log_file_name(group, instant="20251220210108078", write_token=STUB_ATTEMPT),
+    )
+    for name in files:
+        parsed = parse_data_file(name)
+        assert parsed is not None and parsed.file_id == group
 
 
 PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
@@ -88,6 +101,8 @@ def test_file_groups_are_known_again_by_their_names(
 ) -> None:
     groups = IndexGroups.parted("record_index", counts)
     assert groups.is_parted and len(groups) == len(groups.file_ids) == sum(counts.values())
+    for group in groups.file_ids:
+        named_after(group)
     if counts:
         assert IndexGroups.named("record_index", groups.file_ids) == groups
     for partition, count in counts.items():

@@ -16,9 +16,9 @@ from lakewright.errors import UnsupportedTableError
 CDC_SUFFIX: Final = ".cdc"
 BASE_EXTENSIONS: Final = frozenset({".parquet", ".hfile", ".orc", ".lance", ".vortex"})
 
-_BASE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_([0-9]+)(\.[A-Za-z0-9]+)")
+_BASE = re.compile(r"([^._/][^_/]*)_([A-Za-z0-9-]+)_([0-9]+)(\.[A-Za-z0-9]+)")
 _LOG = re.compile(
-    r"\.([^._/]+)_([^._/]*)\.(log|archive)\.([0-9]+)(?:_([0-9]+-[0-9]+-[0-9]+)(\.cdc)?)?"
+    r"\.([^_/]+)_([^._/]*)\.(log|archive)\.([0-9]+)(?:_([0-9]+-[0-9]+-[0-9]+)(\.cdc)?)?"
 )
 _EXTERNAL_ENDING = "_hudiext"
 
