@@ -21,7 +21,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from interop.hudi import ROOT, Hudi
-from interop.indexed_steps import MORE, hudi_makes_secondary, make_secondary
+from interop.indexed_steps import (
+    MORE,
+    PER_PARTITION,
+    hudi_makes_secondary,
+    make_secondary,
+)
 from interop.keyed_steps import Finding, Step
 from interop.metadata_differences import our_differences, their_differences
 from interop.options import EVERY_INDEX
@@ -68,7 +73,7 @@ SECONDARIES = (
     ("mor", "nonpartitioned", "plain", "SIMPLE", "event", "lakewright"),
     ("cow", "simple", "hive", "BLOOM", "commit", "Hudi"),
 )
-PER_PARTITION = {**FILES_ONLY, "hoodie.metadata.record.level.index.enable": "true"}
+OF_PARTITIONS = {**FILES_ONLY, "hoodie.metadata.record.level.index.enable": "true"}
 """Hudi 1.2 fails on its own statistics of partitions in the sessions of these proofs."""
 PARTED = (("mor", "simple", "plain", "commit"), ("cow", "simple", "hive", "event"))
 """Tables of Hudi 1.2.0, which is the first to know a record index per partition."""
@@ -116,8 +121,8 @@ class IndexedCase(ServicedCase):
 
     @property
     def _indexes(self) -> dict[str, str]:
-        if self.index == "RECORD_LEVEL_INDEX":
-            return PER_PARTITION
+        if self.index == PER_PARTITION:
+            return OF_PARTITIONS
         return EVERY_INDEX if self.secondary else INDEXES.get(self.name, FILES_ONLY)
 
 
@@ -211,7 +216,7 @@ def _tables(folder: Path) -> list[ServicedTable]:
         for type_, keys, paths, index, merge, maker in SECONDARIES
     ]
     cases += [
-        IndexedCase(8, type_, keys, paths, "RECORD_LEVEL_INDEX", merge, False, "1.2.0")  # type: ignore[arg-type]
+        IndexedCase(8, type_, keys, paths, PER_PARTITION, merge, False, "1.2.0")  # type: ignore[arg-type]
         for type_, keys, paths, merge in PARTED
     ]
     return [IndexedTable(c, folder / c.name / "table") for c in cases]

@@ -31,7 +31,13 @@ INDEXED = "s"
 """The column of secondary indexes."""
 Answers = dict[str, list[str]]
 """The keys of the rows that pass each filter."""
-BY_RECORDS = {"hoodie.index.type": "RECORD_INDEX"}
+TYPE = "hoodie.index.type"
+PER_PARTITION = "RECORD_LEVEL_INDEX"
+
+
+def by_records(t: ServicedTable) -> dict[str, str]:
+    """Rows are found by the kind of record index that the table has."""
+    return {TYPE: PER_PARTITION if t.case.index == PER_PARTITION else "RECORD_INDEX"}
 
 
 def has_record_index(t: ServicedTable) -> bool:
@@ -95,7 +101,7 @@ def hudi_upserts_by_records(t: ServicedTable, hudi: Hudi) -> bool | None:
     """Hudi finds rows by the record index: none may be there twice."""
     if not has_record_index(t):
         return False
-    hudi_upsert(440, BY_RECORDS)(t, hudi)
+    hudi_upsert(440, by_records(t))(t, hudi)
     return None
 
 
@@ -105,7 +111,7 @@ def upsert_by_records(t: ServicedTable, _: Hudi) -> bool | None:
         return False
     keys = t.alive()
     rows = [*t.rows(keys[::2], 450), *t.rows(t.new(3), 450)]
-    given = {**t.case.our_options, **BY_RECORDS}
+    given = {**t.case.our_options, **by_records(t)}
     t.open().upsert(t.columns.arrow(rows), options=given)
     t.model.upsert(rows)
     return None
