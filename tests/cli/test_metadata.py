@@ -118,6 +118,21 @@ def test_build_adds_an_index_and_refuses_names_that_it_does_not_know(tmp_path: P
     run("metadata", "verify", made.uri)
 
 
+def test_build_makes_a_record_index_per_partition(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("city", pa.string())])
+    made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"], partition=["city"])
+    rows = pa.table({"id": ["a", "a", "b"], "city": ["x", "y", "y"]}, schema=schema)
+    made.append(rows)
+    told = run("metadata", "build", made.uri, "record_index", "--per-partition", "--json")
+    assert "record_index" in json.loads(told)["indexes"]
+    shown = json.loads(run("metadata", "show", made.uri, "--json"))["indexes"]
+    assert [i["file_groups"] for i in shown if i["per_partition"]] == [2]
+    assert "per partition" in run("metadata", "show", made.uri)
+    run("metadata", "verify", made.uri)
+    wrong = ["metadata", "build", made.uri, "record_index", "--all-keys"]
+    assert "has a record index per partition" in str(runner.invoke(app, wrong).exception)
+
+
 def test_build_makes_a_secondary_index_and_its_record_index(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("at", pa.list_(pa.int64()))])
     made = lw.Table.create(tmp_path / "t", schema=schema, key=["id"], version=8)

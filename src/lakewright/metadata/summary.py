@@ -32,6 +32,8 @@ class IndexSummary:
     """Whether it may be read; otherwise it is being built, and writers keep it up to date."""
     columns: tuple[str, ...]
     """Columns that it is about; empty where no definition tells."""
+    per_partition: bool
+    """Whether it is a record index that keeps keys per partition."""
     file_groups: int
     base_files: int
     log_files: int
@@ -47,6 +49,7 @@ class IndexSummary:
             "log_files": self.log_files,
             "bytes": self.bytes,
             "columns": list(self.columns),
+            "per_partition": self.per_partition,
         }
 
 
@@ -98,7 +101,8 @@ class MetadataSummary:
             f"  pending     {', '.join(self.pending) or 'nothing'}",
         ]
         for index in self.indexes:
-            state = "" if index.built else ", being built"
+            state = ", per partition" if index.per_partition else ""
+            state += "" if index.built else ", being built"
             files = f"{index.base_files} base and {index.log_files} log files"
             lines.append(
                 f"  {index.index}: {index.file_groups} file groups, {files}, "
@@ -164,6 +168,7 @@ def _index(
         index=name,
         built=built,
         columns=() if definition is None else definition.source_fields,
+        per_partition=definition is not None and definition.is_partitioned,
         file_groups=len({p.file_id for p in parsed if p is not None}),
         base_files=bases,
         log_files=len(files) - bases,
