@@ -12,8 +12,9 @@ here, whether they are of one partition or of the whole table.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -144,17 +145,17 @@ class IndexGroups:
     @property
     def is_parted(self) -> bool:
         """Whether keys of each partition have file groups of their own."""
-        return all(partition is not None for partition, _ in self.counts)
+        return not self.counts or self.counts[0][0] is not None
 
     @property
-    def file_ids(self) -> list[str]:
+    def file_ids(self) -> Sequence[str]:
         """The names, by number."""
-        return [file_id(self.index, n, p) for p, count in self.counts for n in range(count)]
+        return _laid_out(self).file_ids
 
     @property
-    def partitions(self) -> list[str | None]:
+    def partitions(self) -> Sequence[str | None]:
         """The partition of each group, by number."""
-        return [partition for partition, count in self.counts for _ in range(count)]
+        return _laid_out(self).partitions
 
     def scope(self, partition: str) -> str | None:
         """Under what the groups for keys of a partition are counted."""
@@ -162,15 +163,15 @@ class IndexGroups:
 
     def numbers_of(self, keys: Any, scope: str | None) -> npt.NDArray[np.int64]:
         """The number of the group of each key of one scope."""
-        firsts = accumulate((count for _, count in self.counts), initial=0)
-        for first, (partition, count) in zip(firsts, self.counts, strict=False):
-            if partition == scope:
-                return first + file_group_index(keys, count)
-        raise MetadataTableError(
-            f"The index {self.index} has no file groups for the partition '{scope}'.",
-            hint="Nothing was published. Rebuild the index.",
-            context={"index": self.index, "partition": scope or ""},
-        )
+        laid_out = _laid_out(self)
+        if scope not in laid_out.firsts:
+            raise MetadataTableError(
+                f"The index {self.index} has no file groups for the partition '{scope}'.",
+                hint="Nothing was published. Rebuild the index.",
+                context={"index": self.index, "partition": scope or ""},
+            )
+        first, count = laid_out.firsts[scope]
+        return first + file_group_index(keys, count)
 
     def with_partitions(self, partitions: Iterable[str]) -> IndexGroups:
         """With groups for these partitions, as many as a new one gets; as they are if all keys
@@ -187,6 +188,26 @@ class IndexGroups:
             return self == now
         there = dict(now.counts)
         return all(there.get(partition, count) == count for partition, count in self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _LaidOut:
+    """What is asked of file groups again and again: there may be thousands."""
+
+    file_ids: tuple[str, ...]
+    partitions: tuple[str | None, ...]
+    firsts: Mapping[str | None, tuple[int, int]]
+    """The first number and the count of each scope."""
+
+
+@lru_cache(maxsize=16)
+def _laid_out(groups: IndexGroups) -> _LaidOut:
+    firsts = accumulate((count for _, count in groups.counts), initial=0)
+    return _LaidOut(
+        tuple(file_id(groups.index, n, p) for p, count in groups.counts for n in range(count)),
+        tuple(partition for partition, count in groups.counts for _ in range(count)),
+        {p: (first, n) for first, (p, n) in zip(firsts, groups.counts, strict=False)},
+    )
 
 
 def _partition_of(index: str, name: str) -> str | None:
