@@ -102,7 +102,7 @@ class FirstRecords:
         rows = self._rows() if keyed else {}
         count = record_index_group_count(sum(rows.values()))
         found = {name: IndexGroups.whole(name, fixed.get(name, count)) for name in names}
-        if RECORD_INDEX in found and self._is_parted:
+        if RECORD_INDEX in found and self.is_parted:
             least, most = NEW_PARTITION_GROUPS, PARTITION_GROUPS_MOST
             counts = {
                 partition: record_index_group_count(some, least=least, most=most)
@@ -128,12 +128,13 @@ class FirstRecords:
     def defined(self) -> IndexDefinition | None:
         """What is to be said about a record index; nothing where it goes without saying."""
         said = keeps_keys_per_partition(self.snapshot.storage, self.snapshot.properties)
-        if self._is_parted or said:
-            return record_index_definition(per_partition=self._is_parted)
+        if self.is_parted or said:
+            return record_index_definition(per_partition=self.is_parted)
         return None
 
     @property
-    def _is_parted(self) -> bool:
+    def is_parted(self) -> bool:
+        """Whether a record index of these records is one per partition."""
         if self.per_partition is not None:
             return self.per_partition
         return keeps_keys_per_partition(self.snapshot.storage, self.snapshot.properties)

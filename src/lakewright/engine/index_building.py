@@ -48,19 +48,20 @@ def build_indexes(
     index of the other kind.
     """
     present = indexes_of(snapshot.properties)
-    by_all_keys = RECORD_INDEX in indexes and not per_partition
-    wanted = {*indexes, *(defined_secondaries(snapshot) if by_all_keys else ())}
     if RECORD_INDEX in indexes:
         refuse_other_kind(snapshot, per_partition)
-    missing = {*FirstRecords(snapshot, registry, access.spawner).able(wanted)} - present
+    first = FirstRecords(snapshot, registry, access.spawner, columns, per_partition)
+    by_all_keys = RECORD_INDEX in indexes and not first.is_parted
+    wanted = {*indexes, *(defined_secondaries(snapshot) if by_all_keys else ())}
+    missing = {*first.able(wanted)} - present
     if present and not missing:
         return False
 
     def further(_: TableProperties, __: Timeline, listing: Listing) -> Sequence[NewIndex]:
         if not missing:
             return ()
-        first = FirstRecords(_now(access), registry, access.spawner, columns, per_partition)
-        return first.of(first.groups(first.able(missing)), listing)
+        now = replace(first, snapshot=_now(access))
+        return now.of(now.groups(now.able(missing)), listing)
 
     return build_metadata_table(access, further)
 
@@ -133,7 +134,7 @@ def refuse_other_kind(snapshot: Snapshot, per_partition: bool | None) -> None:
         kinds = ("of all keys", "per partition")
         raise OptionError(
             f"The table has a record index {kinds[has]}; asked for is one {kinds[not has]}.",
-            hint="Drop it first: lakewright metadata drop --index record_index.",
+            hint="Drop it first: lakewright metadata drop TABLE --index record_index.",
             context=context,
         )
 

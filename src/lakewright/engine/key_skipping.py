@@ -70,20 +70,28 @@ def slices_by_keys(
             every = snapshot.live_slices() if every is None else every
             if not _is_whole(named, snapshot, metadata, every):
                 return everything
-        places = _places(named.keys, metadata, slices).select(["partition", "file_id"])
+        places = _places(named.keys, metadata, slices)
     except UNTRUSTED as error:
         snapshot.opened.warnings.append(f"record index not used: {error.message}")
         return everything
-    found = {(row["partition"], row["file_id"]) for row in places.to_pylist()}
+    if places is None:
+        return everything
+    told = places.select(["partition", "file_id"]).to_pylist()
+    found = {(row["partition"], row["file_id"]) for row in told}
     kept = [(s.group.partition, s.group.file_id) in found for s in slices]
     return np.array(kept, np.bool_)
 
 
-def _places(keys: pa.Array, metadata: MetadataTable, slices: Sequence[FileSlice]) -> pa.Table:
-    """Where keys are, in whichever partition of the slices."""
+def _places(
+    keys: pa.Array, metadata: MetadataTable, slices: Sequence[FileSlice]
+) -> pa.Table | None:
+    """Where keys are, in whichever partition of the slices; None if they would be too many to look
+    up in each."""
     if not metadata.layout(RECORD_INDEX).is_parted:
         return metadata.record_index(keys)
     partitions = sorted({slice_.group.partition for slice_ in slices})
+    if len(keys) * len(partitions) > KEYS_MAX:
+        return None
     of_keys = np.repeat(np.arange(len(keys)), len(partitions))
     within = np.tile(np.arange(len(partitions)), len(keys))
     named = pa.array(partitions, pa.string()).take(pa.array(within))

@@ -12,7 +12,7 @@ here, whether they are of one partition or of the whole table.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -28,7 +28,7 @@ from lakewright.format.file_names import BaseFileName, LogFileName
 from lakewright.format.log_block import BlockType, HeaderKey, encode_block
 from lakewright.format.log_content import encode_delete_rows
 from lakewright.metadata.encoding import MetadataRecords
-from lakewright.metadata.keys import file_group_index, file_group_number
+from lakewright.metadata.keys import file_group_index
 
 __all__ = [
     "BLOOM_FILTERS",
@@ -124,20 +124,21 @@ class IndexGroups:
         return cls(index, tuple(sorted(counts.items())))
 
     @classmethod
-    def named(cls, index: str, file_ids: Iterable[str]) -> IndexGroups:
+    def named(cls, index: str, file_ids: Collection[str]) -> IndexGroups:
         """Those of these names; `MetadataTableError` if one is missing, or is not of the index."""
-        numbers: dict[str | None, set[int | None]] = {}
+        counts: dict[str | None, int] = {}
         for name in file_ids:
-            numbers.setdefault(_partition_of(index, name), set()).add(file_group_number(name))
-        gaps = any(found != {*range(len(found))} for found in numbers.values())
-        if gaps or not numbers or (None in numbers and len(numbers) > 1):
+            partition = _partition_of(index, name)
+            counts[partition] = counts.get(partition, 0) + 1
+        groups = cls(index, tuple(sorted(counts.items(), key=lambda each: each[0] or "")))
+        mixed = None in counts and len(counts) > 1
+        if mixed or not counts or {*groups.file_ids} != {*file_ids}:
             raise MetadataTableError(
                 f"The file groups of {index} are not numbered one after the other.",
                 hint="A stray file is in the folder, or one is lost; rebuild the index.",
                 context={"index": index},
             )
-        counts = [(partition, len(found)) for partition, found in numbers.items()]
-        return cls(index, tuple(sorted(counts, key=lambda each: each[0] or "")))
+        return groups
 
     def __len__(self) -> int:
         return sum(count for _, count in self.counts)

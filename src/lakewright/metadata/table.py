@@ -260,8 +260,8 @@ class MetadataTable:
         listing = {index: list_files(self._storage, index)}
         view = load_view(self._storage, self._properties, self._timeline, listing=listing)
         there = {group.file_id: group for group in view.groups}
-        definition = self.definitions.get(index)
-        if not there and definition is not None and definition.is_partitioned:
+        definition = None if there else self.definitions.get(index)
+        if definition is not None and definition.is_partitioned:
             layout = IndexGroups.parted(index, {})
         else:
             layout = IndexGroups.named(index, there)
