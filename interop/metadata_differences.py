@@ -17,7 +17,7 @@ def our_differences(table: lw.Table, is_known: Callable[[Difference], bool]) -> 
     """What lakewright finds besides what is known, in words; empty: nothing."""
     opened = table.snapshot().opened
     if opened.metadata is None:
-        return f"no metadata table: {opened.warnings}"
+        return f"no metadata table: {opened.warnings.told}"
     found = (f for f in table.metadata.verify() if isinstance(f, Difference))
     return _told([str(f.to_dict()) for f in found if not is_known(f)])
 

@@ -93,7 +93,7 @@ class Inspector:
             "log bytes": sum(log.size for log in logs),
             "metadata table": list(properties.metadata_partitions),
             "listed by": snapshot.opened.listing.source,
-            "warnings": list(snapshot.opened.warnings),
+            "warnings": list(snapshot.opened.warnings.told),
         }
 
     def properties(self) -> pa.Table:

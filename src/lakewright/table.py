@@ -223,8 +223,8 @@ class Table:
     ) -> Snapshot:
         """Pin the state now, or as of an instant, a date-time or a savepoint.
 
-        A metadata table that cannot be trusted is told of by an event; the reason is among the
-        warnings of what is planned.
+        A metadata table that cannot be trusted is told of by an event; the reason is in the log
+        `lakewright.metadata_table` and among the warnings of what is planned.
         """
         pinned = load_snapshot(
             self._storage,
@@ -232,8 +232,9 @@ class Table:
             as_of=as_of,
             use_metadata_table=(options or self._options).use_metadata_table,
         )
-        if pinned.opened.warnings:
-            self._on_event(Event(NOT_USED, len(pinned.opened.warnings), path=METADATA_FOLDER))
+        if pinned.opened.warnings.told:
+            told = len(pinned.opened.warnings.told)
+            self._on_event(Event(NOT_USED, told, path=METADATA_FOLDER))
         return pinned
 
     def scan(

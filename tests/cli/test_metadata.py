@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +48,19 @@ def test_show_tells_indexes_state_size_and_how_far_it_is(table: Path) -> None:
     assert shown["bytes"] == sum(f.stat().st_size for f in stored if not f.name.endswith(".crc"))
     text = run("metadata", "show", str(table))
     assert "trusted     yes" in text and "record_index: 2 file groups" in text
+
+
+def test_a_read_without_a_damaged_metadata_table_says_so_and_how_to_repair_it(table: Path) -> None:
+    command = [sys.executable, "-m", "lakewright.cli.app", "table", "read", str(table), "-o", "csv"]
+    sound = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert sound.stderr == ""
+    for file in (table / ".hoodie/metadata/files").glob("*.hfile"):
+        file.write_bytes(file.read_bytes()[:100])
+    read = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert sorted(read.stdout.splitlines()) == sorted(sound.stdout.splitlines())
+    [warning] = read.stderr.splitlines()
+    assert warning.startswith("warning: ") and str(table) in warning
+    assert "damaged" in warning and "lakewright metadata rebuild" in warning
 
 
 def test_verify_ends_with_1_and_a_row_for_each_difference(table: Path) -> None:

@@ -95,7 +95,7 @@ def check_listed(world: World, where: object = "") -> None:
     """The metadata table is trusted, has nothing pending, and says what the folders say."""
     table = Table(world.storage, clock=world.clock)
     opened = table.snapshot().opened
-    assert opened.metadata is not None, (where, opened.warnings)
+    assert opened.metadata is not None, (where, opened.warnings.told)
     listed = list_table(world.storage)
     filled = {partition for partition, files in listed.items() if files}
     assert filled <= set(opened.metadata.partitions()) <= set(listed), where

@@ -158,7 +158,7 @@ def test_random_filters_give_the_same_rows_with_and_without(case: Case, tmp_path
         rows, plan = reading.found(where)
         assert rows == reading.expected(where), plan
         total += skipped(plan)
-    assert reading.through.opened.warnings == []
+    assert reading.through.opened.warnings.told == []
     many = len(reading.through.live_slices()) > 2
     statistics = "column_stats" in reading.through.opened.metadata.indexes
     assert not (many and statistics) or total["statistics"] + total["partitions"] > 0
@@ -307,7 +307,9 @@ def trips(tmp_path: Path) -> Path:
 OWN = ".hoodie/metadata/.hoodie/timeline"
 
 
-def test_a_stale_metadata_table_is_not_used_and_the_way_out_is_told(trips: Path) -> None:
+def test_a_stale_metadata_table_is_not_used_and_the_way_out_is_told(
+    trips: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     expected = sorted(map(repr, Table.open(trips).scan().to_arrow().to_pylist()))
     newest = max((trips / ".hoodie/timeline").glob("*.deltacommit")).name[:17]
     for file in (trips / OWN).glob(f"{newest}*"):
@@ -317,12 +319,16 @@ def test_a_stale_metadata_table_is_not_used_and_the_way_out_is_told(trips: Path)
     assert [(e.kind, e.path) for e in events] == [("metadata_table.not_used", ".hoodie/metadata")]
     assert sorted(map(repr, scan.to_arrow().to_pylist())) == expected
     (warning,) = scan.plan().warnings
-    assert "stale" in warning and "lakewright metadata verify" in warning
+    assert "stale" in warning and "lakewright metadata rebuild" in warning
+    [logged] = caplog.messages
+    assert warning in logged and str(trips) in logged
     assert scan.plan().listing == "listing"
 
 
 @pytest.mark.parametrize("index", ["files", "column_stats", "partition_stats", "record_index"])
-def test_a_damaged_index_is_not_used_and_rows_are_the_same(index: str, trips: Path) -> None:
+def test_a_damaged_index_is_not_used_and_rows_are_the_same(
+    index: str, trips: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     expected = Reading(trips)
     for base in (trips / ".hoodie/metadata" / index).glob("*.hfile"):
         data = bytearray(base.read_bytes())
@@ -333,7 +339,10 @@ def test_a_damaged_index_is_not_used_and_rows_are_the_same(index: str, trips: Pa
     key = expected.rows["_hoodie_record_key"][0].as_py()
     for asked in (where, col("_hoodie_record_key").isin([key, "other"])):
         assert reading.found(asked, UNIQUE)[0] == expected.expected(asked)
-    assert len(reading.through.opened.warnings) > 0
+    warnings = reading.through.opened.warnings.told
+    assert len(warnings) > 0
+    assert all(w in caplog.text and "lakewright metadata rebuild" in w for w in warnings)
+    assert len(caplog.messages) == len({*caplog.messages})
 
 
 def test_a_record_index_that_lost_a_file_group_is_not_asked(
@@ -349,7 +358,7 @@ def test_a_record_index_that_lost_a_file_group_is_not_asked(
         where = col("_hoodie_record_key") == key
         assert reading.found(where, UNIQUE)[0] == simple.expected(where)
         assert reading.found(where)[0] == simple.expected(where)
-    assert "record index not used" in reading.through.opened.warnings[0]
+    assert "record index not used" in reading.through.opened.warnings.told[0]
 
 
 def test_a_secondary_index_without_entries_of_nulls_is_asked(tmp_path: Path) -> None:

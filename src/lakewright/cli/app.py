@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 nothing to do, 4 conflict, 5 the table 
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Annotated
 
@@ -79,6 +80,7 @@ def exit_code(error: LakewrightError) -> int:
 
 def main() -> None:
     """Run the command line; errors become two readable lines and an exit code."""
+    logging.basicConfig(format="warning: %(message)s", level=logging.WARNING)
     try:
         app()
     except LakewrightError as error:

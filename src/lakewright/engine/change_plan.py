@@ -107,7 +107,7 @@ class RowSlices:
 
 def plan_rows(snapshot: Snapshot, range_: ChangeRange, where: Expr | None) -> RowSlices:
     """Choose the slices of a read of changed rows. `where` is bound to the table's schema."""
-    warnings = list(snapshot.opened.warnings)
+    warnings = list(snapshot.opened.warnings.told)
     if range_.stopped_by is not None:
         pending = range_.stopped_by
         warnings.append(f"stops before {pending.action} {pending.requested_time}, still pending")

@@ -113,7 +113,7 @@ class Changes(ArrowResult):
             self.snapshot, whole, None, self.options, self.registry, on_event=self.on_event
         )
         reader = CdcReader(self.snapshot, self.columns, self.where, self.images, slices)
-        warnings = tuple(self.snapshot.opened.warnings)
+        warnings = tuple(self.snapshot.opened.warnings.told)
         return _Work(self._plan(CHANGE_FILES, groups, warnings), reader.read)
 
     def _plan(

@@ -72,7 +72,7 @@ def slices_by_keys(
                 return everything
         places = _places(named.keys, metadata, slices)
     except UNTRUSTED as error:
-        snapshot.opened.warnings.append(f"record index not used: {error.message}")
+        snapshot.opened.warnings.left_aside("record index", error)
         return everything
     if places is None:
         return everything

@@ -1,17 +1,18 @@
 """Listings: which partitions and data files a table has, from its metadata table or its folders.
 
 The metadata table is used when it is there and can be trusted; otherwise the folders are walked and
-the reason is kept as a warning. Both must give the same files, so that which one was used is never
+the reason is told as a warning. Both must give the same files, so that which one was used is never
 visible in a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from lakewright.errors import FormatError, NotFoundError
+from lakewright.errors import FormatError, LakewrightError, NotFoundError
 from lakewright.format.cleaned_files import with_cleaned_later
 from lakewright.format.partitions import ListedFile, list_files, list_table
 from lakewright.format.properties import TableProperties
@@ -29,7 +30,33 @@ UNSIZED: Final = 1
 """What Hudi 0.x lists for a log that a dead write left or was about to make: its rollbacks know the
 name alone, and not whether the file is there."""
 
-Warn = Callable[[str], None]
+_LOG: Final = logging.getLogger("lakewright.metadata_table")
+
+
+@dataclass(frozen=True, slots=True)
+class Warnings:
+    """What of a metadata table was left aside, and why; once each.
+
+    They are in the plans of reads, and in the program's log: rows are right all the same, so nobody
+    would look into a plan for them.
+    """
+
+    table: str
+    """Where the table is."""
+    told: list[str] = field(default_factory=list)
+
+    def left_aside(self, what: str, problem: LakewrightError) -> None:
+        """Tell that a part of the metadata table was not used."""
+        self.tell(
+            f"{what} not used: {problem.message} Rows are right without it. `lakewright metadata "
+            "verify` shows what is wrong, `lakewright metadata rebuild` repairs it."
+        )
+
+    def tell(self, warning: str) -> None:
+        """Tell what concerns the metadata table."""
+        if warning not in self.told:
+            self.told.append(warning)
+            _LOG.warning("%s: %s", self.table, warning)
 
 
 class Listing(Protocol):
@@ -83,10 +110,10 @@ class MetadataListing:
 
     source = "metadata table"
 
-    def __init__(self, table: MetadataTable, storage: Storage, warn: Warn) -> None:
+    def __init__(self, table: MetadataTable, storage: Storage, warnings: Warnings) -> None:
         self._table = table
         self._storage = storage
-        self._warn = warn
+        self._warnings = warnings
 
     def partitions(self) -> list[str]:
         """The live entries of the partition list."""
@@ -98,7 +125,7 @@ class MetadataListing:
         try:
             listed = self._table.files(wanted)
         except UNTRUSTED as error:
-            self._warn(f"files not listed by the metadata table: {error.message} {error.hint}")
+            self._warnings.left_aside("list of files", error)
             return {p: list_files(self._storage, p) for p in wanted}
         return {p: self._as_stored(p, files) for p, files in listed.items()}
 
@@ -107,7 +134,7 @@ class MetadataListing:
         unsized = [file.name for file in files if file.size == UNSIZED]
         if not unsized:
             return files
-        self._warn(
+        self._warnings.tell(
             f"the metadata table does not know the size of {len(unsized)} files of the partition "
             f"'{partition}', such as {unsized[0]}, or whether they are there; its folder was "
             "asked. A rollback by Hudi 0.x leaves that behind: lakewright metadata rebuild."
@@ -123,22 +150,22 @@ class OpenedListing:
 
     listing: Listing
     metadata: MetadataTable | None
-    warnings: list[str]
-    """Grows when a part of the metadata table turns out not to be readable."""
+    warnings: Warnings
+    """Grow when a part of the metadata table turns out not to be readable."""
 
 
 def open_listing(
     storage: Storage, properties: TableProperties, timeline: Timeline, *, use_metadata_table: bool
 ) -> OpenedListing:
     """Prefer the metadata table; fall back to the folders with a warning when it is not trusted."""
-    warnings: list[str] = []
+    warnings = Warnings(storage.uri)
     if use_metadata_table:
         try:
             metadata = MetadataTable.open(storage, properties, timeline)
             if metadata is not None:
-                listing = MetadataListing(metadata, storage, warnings.append)
+                listing = MetadataListing(metadata, storage, warnings)
                 listing.partitions()
                 return OpenedListing(listing, metadata, warnings)
         except UNTRUSTED as error:
-            warnings.append(f"metadata table not used: {error.message} {error.hint}")
+            warnings.left_aside("metadata table", error)
     return OpenedListing(StorageListing(storage, properties, timeline), None, warnings)

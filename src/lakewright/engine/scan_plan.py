@@ -168,7 +168,7 @@ def plan_scan(
         listing=opened.listing.source,
         skipped_by_keys=int(keep.sum()) - len(left),
         partitions_skipped_by_statistics=len(named) - len(kept),
-        warnings=tuple(opened.warnings),
+        warnings=tuple(opened.warnings.told),
     )
 
 

@@ -53,7 +53,7 @@ def partitions_by_statistics(
         asked = list(dict.fromkeys([*names, RECORD_KEY_COLUMN]))
         told, ranges = metadata.partition_ranges(asked, partitions, snapshot.schema.arrow)
     except UNTRUSTED as error:
-        _warn(snapshot, "statistics of partitions", error.message)
+        snapshot.opened.warnings.left_aside("statistics of partitions", error)
         return everything
     number = {partition: i for i, partition in enumerate(partitions)}
     verdict = keep_mask(where, _whole(ranges, names), len(told))
@@ -116,7 +116,7 @@ def slices_by_statistics(
             return everything
         files, ranges = metadata.pruning_ranges(names, partitions, snapshot.schema.arrow)
     except UNTRUSTED as error:
-        _warn(snapshot, "statistics", error.message)
+        snapshot.opened.warnings.left_aside("statistics", error)
         return everything
     number = {file: i for i, file in enumerate(files)}
     verdict = keep_mask(where, ranges, len(files))
@@ -135,10 +135,6 @@ def slices_by_statistics(
 
 def _indexed(metadata: MetadataTable, where: Expr) -> list[str]:
     return [n for n in sorted(columns(where)) if n in metadata.statistics_columns()]
-
-
-def _warn(snapshot: Snapshot, what: str, why: str) -> None:
-    snapshot.opened.warnings.append(f"{what} not used: {why}")
 
 
 def _joined_range(

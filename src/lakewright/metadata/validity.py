@@ -185,7 +185,6 @@ def _untrusted(why: str, storage: Storage) -> MetadataTableError:
     return MetadataTableError(
         f"The metadata table cannot be trusted: {why}.",
         hint="The table is read by listing its folders. `lakewright metadata verify` shows what is "
-        "wrong, `lakewright metadata drop` removes the metadata table, and a writer with "
-        "hoodie.metadata.enable=true builds it again.",
+        "wrong, `lakewright metadata rebuild` repairs it.",
         context={"table": storage.uri},
     )

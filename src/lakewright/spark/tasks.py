@@ -23,7 +23,7 @@ from lakewright.engine.cdc_plan import plan_cdc
 from lakewright.engine.cdc_reader import CdcReader, Images
 from lakewright.engine.change_plan import LATEST_SNAPSHOT, ChangeTask, plan_rows
 from lakewright.engine.changes import Changes
-from lakewright.engine.listing import OpenedListing, StorageListing
+from lakewright.engine.listing import OpenedListing, StorageListing, Warnings
 from lakewright.engine.options import ReadOptions
 from lakewright.engine.scan import Scan
 from lakewright.engine.slice_reader import SliceReader
@@ -78,7 +78,9 @@ class PinnedSnapshot:
             schema=self.schema,
             internal_schemas=self.internal_schemas,
             merge=MergeConfig.from_properties(self.properties.version, self.properties.values),
-            opened=OpenedListing(StorageListing(storage, self.properties, self.timeline), None, []),
+            opened=OpenedListing(
+                StorageListing(storage, self.properties, self.timeline), None, Warnings(storage.uri)
+            ),
             as_of=self.as_of,
         )
 
