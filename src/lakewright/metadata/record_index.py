@@ -7,6 +7,7 @@ that found nothing, because a writer would then insert the record again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 from uuid import UUID
 
@@ -115,8 +116,11 @@ def _asked(
     for scope, some in scopes:
         wanted = pc.unique(some.drop_null())
         of_keys = layout.numbers_of(wanted, scope)
-        for number in np.unique(of_keys).tolist():
-            asked[number] = wanted.filter(pa.array(of_keys == number))
+        arranged = wanted.take(pa.array(np.argsort(of_keys, kind="stable")))
+        numbers, counts = np.unique(of_keys, return_counts=True)
+        ends = np.cumsum(counts).tolist()
+        for number, (begin, end) in zip(numbers.tolist(), pairwise([0, *ends]), strict=True):
+            asked[number] = arranged.slice(begin, end - begin)
     return asked
 
 
@@ -181,18 +185,22 @@ def _file_ids(fields: dict[str, pa.Array], path: str) -> pa.StringArray:
         "index": fields["fileIndex"],
         "text": fields["fileId"],
     }
-    rows = pa.table(parts)
-    distinct = rows.group_by(list(parts), use_threads=False).aggregate([])
-    names = pa.array([_file_id(row, path) for row in distinct.to_pylist()], pa.string())
-    # A join on values that may be null: compare their text instead.
-    of_rows, of_distinct = (_as_text(t) for t in (rows, distinct.select(list(parts))))
-    return names.take(pc.index_in(of_rows, value_set=of_distinct))
+    told = pa.RecordBatch.from_pydict(parts)
+    codes, distinct = np.zeros(len(told), np.int64), min(len(told), 1)
+    for column in told.columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        both = pa.array(codes * len(encoded.dictionary) + np.asarray(encoded.indices))
+        codes, distinct = _numbered(both)
+    firsts = np.empty(distinct, np.int64)
+    firsts[codes[::-1]] = np.arange(len(told))[::-1]
+    names = [_file_id(row, path) for row in told.take(pa.array(firsts)).to_pylist()]
+    return pa.array(names, pa.string()).take(pa.array(codes))
 
 
-def _as_text(table: pa.Table) -> pa.StringArray:
-    columns = [pc.fill_null(c.cast(pa.string()), "") for c in table.columns]
-    joined = pc.binary_join_element_wise(*columns, "\0")
-    return joined.combine_chunks()
+def _numbered(values: pa.Array) -> tuple[npt.NDArray[np.int64], int]:
+    """The number of each value among the distinct ones, and how many these are."""
+    encoded = values.dictionary_encode()
+    return np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
 
 
 def _file_id(row: dict[str, Any], path: str) -> str | None:

@@ -152,8 +152,11 @@ class HFile:
         slot = np.full(len(distinct) + 1, -1, np.int64)
         if codes:
             slot[np.concatenate(codes)] = np.arange(sum(len(c) for c in codes))
-        asked = np.asarray(pc.index_in(wanted, value_set=distinct).fill_null(len(distinct)))
-        place = slot[asked]
+        if len(distinct) == len(wanted):  # they are in the same order, once each
+            place = slot[:-1]
+        else:
+            asked = pc.index_in(wanted, value_set=distinct).fill_null(len(distinct))
+            place = slot[np.asarray(asked)]
         return self._joined(values).take(pa.array(place, mask=place < 0))
 
     def prefix(self, prefix: bytes) -> tuple[pa.BinaryArray, pa.BinaryArray]:
