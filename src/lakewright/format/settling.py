@@ -22,7 +22,7 @@ from lakewright.format.timeline import Timeline
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Storage
 
-__all__ = ["wait_until_whole"]
+__all__ = ["YOUNG_MS", "wait_until_whole"]
 
 YOUNG_MS: Final = 60_000
 """Files that were touched longer ago are as whole as they will ever be."""
