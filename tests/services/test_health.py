@@ -322,6 +322,22 @@ def test_a_build_of_indexes_is_alive_or_to_be_run_again() -> None:
     assert finding.command == f"lakewright metadata build {uri} record_index"
 
 
+@pytest.mark.parametrize("folder", [".hoodie/metadata/files", ".hoodie/metadata/.hoodie/timeline"])
+def test_a_damaged_or_stale_metadata_table_is_to_be_built_anew(folder: str) -> None:
+    access, _ = table_access()
+    write(access, "g1")
+    build_metadata_table(access)
+    assert one(health(access), "metadata_table.present").severity is Severity.NOTE
+    for file in access.storage.list(folder):
+        if file.path.endswith(".hfile"):
+            access.storage.replace(file.path, access.storage.read(file.path)[:50])
+        elif file.path.endswith(".deltacommit"):
+            access.storage.delete(file.path)
+    finding = one(health(access), "metadata_table.untrusted")
+    assert finding.severity is Severity.ACTION
+    assert finding.command == f"lakewright metadata rebuild {access.storage.uri}"
+
+
 # ---- the table as a whole ----------------------------------------------------------------------
 
 

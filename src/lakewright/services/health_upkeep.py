@@ -176,8 +176,8 @@ def _metadata(facts: TableFacts, commands: Commands) -> Iterator[Finding]:
         yield Finding(
             ACTION,
             "metadata_table.untrusted",
-            f"{found.untrusted} Hudi's readers do not notice that. Drop it ({DROPPING} with the "
-            "next write of ours), or let Hudi build it again.",
+            f"{found.untrusted} Readers of ours go without it; Hudi's fail, or do not notice.",
+            command=commands.build(),
         )
     elif found.built:
         foreign = sorted(

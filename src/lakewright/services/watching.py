@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
+from lakewright.engine.listing import UNTRUSTED
 from lakewright.engine.write_options import WriteOptions
-from lakewright.errors import LakewrightError, MetadataTableError, NotFoundError
+from lakewright.errors import LakewrightError, NotFoundError
 from lakewright.format.instant import Instant
 from lakewright.format.instant_times import time_ms
 from lakewright.format.partitions import list_files
@@ -226,8 +227,10 @@ class _Look:
         properties, storage = self.properties, self.access.storage
         untrusted = None
         try:
-            MetadataTable.open(storage, properties, self.timeline)
-        except MetadataTableError as error:
+            opened = MetadataTable.open(storage, properties, self.timeline)
+            if opened is not None:
+                opened.partitions()
+        except UNTRUSTED as error:
             untrusted = error.message
         return MetadataFacts(
             properties.metadata_partitions,
