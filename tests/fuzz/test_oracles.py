@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakewright.codec.hfile import HFile
+from lakewright.codec.hfile import HFile, encode_hfile
 from lakewright.testing.fuzz import Case, Corpus, Kind, Seed
 from lakewright.testing.fuzz.hfile_model import UnreadableError, model_cells
 from lakewright.testing.fuzz.judging import judge
@@ -83,6 +83,16 @@ def test_shifted_cells_are_caught(monkeypatch: PATCH) -> None:
     monkeypatch.setattr(hfiles.HFile, "cells", shifted)
     kind, why = _ending("hfile", Case(data, seed))
     assert (kind, why) == (Kind.WRONG_RESULT, "cells differ from the plain reader's")
+
+
+def test_cells_of_no_file_that_a_mutant_is_made_of_are_caught() -> None:
+    one, other = (
+        encode_hfile(pa.array([key], pa.binary()), pa.array([b"v"], pa.binary()))
+        for key in (b"one", b"other")
+    )
+    assert _ending("hfile", Case(other, Seed("one", one), (one, other)))[0] is Kind.WHOLE
+    kind, why = _ending("hfile", Case(other, Seed("one", one), (one,)))
+    assert kind is Kind.WRONG_RESULT and why.startswith("invented cells: [(b'other'")
 
 
 @pytest.mark.parametrize("name", sorted(hfile_seeds.made()))

@@ -137,7 +137,7 @@ class Fuzzer:
         findings = []
         for state in self._states.values():
             for parent in state.parents[: state.seeds : 1 + state.seeds // _WARM_UP_SEEDS]:
-                outcome = self._judged(state.target, parent.data, parent.seed)[0]
+                outcome = self._judged(state, parent.data, parent.seed)[0]
                 state.endings.add(outcome.where)
                 if outcome.kind.is_finding:
                     findings.append(_finding(state.target, parent.recipe, outcome, parent.data))
@@ -158,7 +158,7 @@ class Fuzzer:
         data = mutate(parent.data, change, state.tools)
         announce(str(recipe), data)
         traced = number % _TRACED_EVERY == 0
-        outcome, new = self._judged(state.target, data, parent.seed, traced=traced)
+        outcome, new = self._judged(state, data, parent.seed, traced=traced)
         if outcome.kind.is_finding:
             return outcome, _finding(state.target, recipe, outcome, data)
         if outcome.where not in state.endings:
@@ -174,7 +174,7 @@ class Fuzzer:
         """The bytes of one recipe, and how its target takes them."""
         state = self._states[name]
         made = self._made(state, recipe)
-        return made.data, judge(state.target, Case(made.data, made.seed), self._limits)
+        return made.data, self._judged(state, made.data, made.seed)[0]
 
     def _made(self, state: _State, recipe: Recipe) -> _Parent:
         seeds = state.parents[: state.seeds]
@@ -194,12 +194,12 @@ class Fuzzer:
         return judge(self._states[name].target, Case(data, Seed("", data)), self._limits)
 
     def _judged(
-        self, target: Target, data: bytes, seed: Seed, *, traced: bool = False
+        self, state: _State, data: bytes, seed: Seed, *, traced: bool = False
     ) -> tuple[Outcome, int]:
-        case = Case(data, seed)
+        case = Case(data, seed, state.tools.partners)
         if not traced:
-            return judge(target, case, self._limits), 0
-        return self._tracer.run(lambda: judge(target, case, self._limits))
+            return judge(state.target, case, self._limits), 0
+        return self._tracer.run(lambda: judge(state.target, case, self._limits))
 
 
 def _state(target: Target, corpus: Corpus) -> _State:

@@ -17,7 +17,7 @@ import signal
 import sys
 import traceback
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -88,6 +88,8 @@ class Case:
 
     data: bytes
     seed: Seed
+    partners: Sequence[bytes] = ()
+    """Other undamaged files, parts of which may have been put into it."""
 
     @property
     def spot(self) -> bool:
