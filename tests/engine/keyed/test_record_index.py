@@ -10,7 +10,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.engine.keyed import planning
-from lakewright.errors import WriteConflictError
+from lakewright.errors import MetadataTableError, WriteConflictError
 from lakewright.metadata.file_groups import RECORD_INDEX
 from lakewright.metadata.table import MetadataTable
 from lakewright.metadata.verification import Difference
@@ -73,6 +73,22 @@ def test_without_the_index_all_files_are_asked(
     plain = {k: v for k, v in shape.options.items() if "metadata" not in k}
     done = table.upsert(given, options=plain)
     assert (done.inserted, done.updated) == (1, 1)
+
+
+@EACH
+def test_where_the_index_cannot_be_read_all_files_are_asked_and_that_is_told(
+    shape: Shape, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = filled(shape)
+
+    def damaged(*_: object, **__: object) -> object:
+        raise MetadataTableError("damaged", hint="rebuild it")
+
+    monkeypatch.setattr(MetadataTable, "record_index", damaged)
+    given = rows(shape, [("b1", "b", 2, 9), ("new", "c", 2, 9)])
+    done = table.upsert(given, options=shape.options)
+    assert (done.inserted, done.updated) == (1, 1)
+    assert "record index not used: damaged" in caplog.text
 
 
 @EACH

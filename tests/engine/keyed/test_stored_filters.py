@@ -53,8 +53,8 @@ def test_only_files_whose_filter_may_hold_a_key_are_opened(
 
 
 @EACH
-def test_an_index_that_cannot_be_read_excludes_nothing(
-    shape: Shape, monkeypatch: pytest.MonkeyPatch
+def test_an_index_that_cannot_be_read_excludes_nothing_and_that_is_told(
+    shape: Shape, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = filled(shape)
 
@@ -64,6 +64,7 @@ def test_an_index_that_cannot_be_read_excludes_nothing(
     monkeypatch.setattr(MetadataTable, "bloom_filters", damaged)
     done = table.upsert(rows(shape, [("b1", "x", 2, 9)]), options={**shape.options, **OPTIONS})
     assert (done.inserted, done.updated) == (0, 1)
+    assert "bloom filters of the metadata table not used: damaged" in caplog.text
 
 
 def test_a_file_without_a_filter_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

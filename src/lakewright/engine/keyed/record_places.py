@@ -54,7 +54,8 @@ def record_places(
         helper = spawner if len(keys) >= KEYS_FOR_THREADS else None
         within = None if partitions is None else partitions.cast(pa.string())
         found = metadata.record_index(keys.cast(pa.string()), within, spawner=helper)
-    except UNTRUSTED:
+    except UNTRUSTED as error:
+        snapshot.opened.warnings.left_aside("record index", error)
         return None
     known = pa.array([_text(group.partition, group.file_id) for group in groups], pa.string())
     told = pc.binary_join_element_wise(found["partition"], found["file_id"], "\0")

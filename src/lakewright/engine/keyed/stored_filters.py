@@ -36,7 +36,8 @@ def files_to_ask(
         if metadata is None or BLOOM_FILTERS not in metadata.indexes:
             return everywhere
         return _excluded(metadata, incoming, files, within_partition=within_partition)
-    except UNTRUSTED:
+    except UNTRUSTED as error:
+        snapshot.opened.warnings.left_aside("bloom filters of the metadata table", error)
         return everywhere
 
 
