@@ -61,6 +61,7 @@ def test_a_read_without_a_damaged_metadata_table_says_so_and_how_to_repair_it(ta
     [warning] = read.stderr.splitlines()
     assert warning.startswith("warning: ") and str(table) in warning
     assert "damaged" in warning and "lakewright metadata rebuild" in warning
+    assert "path=files/" in warning and "offset=" in warning
 
 
 def test_verify_ends_with_1_and_a_row_for_each_difference(table: Path) -> None:

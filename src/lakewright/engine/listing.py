@@ -47,9 +47,11 @@ class Warnings:
 
     def left_aside(self, what: str, problem: LakewrightError) -> None:
         """Tell that a part of the metadata table was not used."""
+        place = ", ".join(f"{k}={v}" for k, v in problem.context.items() if k in ("path", "offset"))
         self.tell(
-            f"{what} not used: {problem.message} Rows are right without it. `lakewright metadata "
-            "verify` shows what is wrong, `lakewright metadata rebuild` repairs it."
+            f"{what} not used: {problem.message}{f' [{place}]' if place else ''} Rows are right "
+            "without it. `lakewright metadata verify` shows what is wrong, `lakewright metadata "
+            "rebuild` repairs it."
         )
 
     def tell(self, warning: str) -> None:
