@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from lakewright.engine.index_building import build_beside_writers
+from lakewright.engine.index_building import build_beside_writers, build_indexes
+from lakewright.engine.snapshot import load_snapshot
 from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import UnsupportedTableError
 from lakewright.format import property_keys as keys
@@ -34,6 +35,7 @@ from lakewright.txn.metadata_creation import (
 )
 from tests.engine.test_crash_everywhere import World, rows, upsert
 from tests.engine.test_metadata_everywhere import (
+    ALL,
     TYPES,
     VERSIONS,
     access_of,
@@ -110,6 +112,35 @@ def test_a_commit_from_before_the_metadata_table_can_be_rolled_back(
     check_listed(world, "built")
     roll_back_instant(access_of(world), newest)
     check_listed(world, "rolled back")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("changed", [("a1", "b1"), ("a1", "e1")], ids=["updates", "inserts"])
+def test_a_commit_from_before_indexes_of_records_can_be_rolled_back(
+    version: int, type_: str, changed: tuple[str, ...]
+) -> None:
+    world = World.new(version, type_)
+    newest = write(world, 9, *changed)
+    snapshot = load_snapshot(world.storage, clock=world.clock)
+    assert build_indexes(access_of(world), snapshot, ALL, MergerRegistry())
+    check_listed(world, "built")
+    roll_back_instant(access_of(world), newest)
+    check_listed(world, "rolled back")
+    assert world.rows() == {"a1": 2, "a2": 1, "b1": 1}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("type_", TYPES)
+def test_a_commit_that_an_index_began_with_can_be_rolled_back(version: int, type_: str) -> None:
+    world = indexed(version, type_)
+    newest = write(world, 9, "a1", "e1")
+    world.clock.advance(1)
+    assert build_beside_writers(access_of(world), ALL, MergerRegistry())
+    check_listed(world, "built")
+    roll_back_instant(access_of(world), newest)
+    check_listed(world, "rolled back")
+    assert world.rows() == {"a1": 2, "a2": 1, "b1": 1}
 
 
 @pytest.mark.parametrize(("version", "type_"), [(6, "mor"), (8, "cow")])

@@ -85,17 +85,20 @@ def build_beside_writers(
     `PlanBusyError` if another process builds indexes, `IndexesChangedError` if others came in
     between each time.
     """
-    snapshot = _now(access)
-    if not indexes_of(snapshot.properties) and not build_metadata_table(access):
-        return []
     for _ in range(TRIES):
+        if not indexes_of(access.properties()) and not build_metadata_table(access):
+            return []
+        snapshot = _now(access)
         first = FirstRecords(snapshot, registry, access.spawner, columns, per_partition)
         groups = first.groups(first.able(indexes))
         if not groups:
             return []
         said = first.defined() if RECORD_INDEX in groups else None
         told = [*defined, *([said] if said is not None else [])]
-        building = begin_building(access, groups, lambda: _now(access), defined=told)
+        try:
+            building = begin_building(access, groups, lambda: _now(access), defined=told)
+        except IndexesChangedError:
+            continue
         if building is None:
             return []
         first = replace(first, snapshot=building.basis)
@@ -107,7 +110,6 @@ def build_beside_writers(
             pass  # a clean took what was to be read
         finally:
             building.leave()
-        snapshot = _now(access)
     raise IndexesChangedError(
         f"Indexes could not be built in {TRIES} tries: others changed the table in between.",
         hint="Run it again when fewer compactions and cleans run; until then nobody uses them.",

@@ -35,7 +35,12 @@ from lakewright.engine.snapshot import Snapshot, load_snapshot
 from lakewright.engine.write_context import WriteContext
 from lakewright.engine.write_options import WriteOptions
 from lakewright.engine.write_result import WriteResult
-from lakewright.errors import FormatError, UnsupportedTableError
+from lakewright.errors import (
+    FormatError,
+    NotFoundError,
+    UnsupportedTableError,
+    WriteConflictError,
+)
 from lakewright.format.cdc import LoggingMode
 from lakewright.format.file_slices import FileGroupId, FileSystemView
 from lakewright.format.key_spec import KeySpec
@@ -227,18 +232,30 @@ class WriteJob:
         for instant in reversed(completed.instants):
             try:
                 yield load_commit_metadata(self.access.storage, self.snapshot.properties, instant)
-            except FormatError:
-                continue  # what cannot be read tells nothing about the size of rows
+            except (FormatError, NotFoundError):
+                continue  # damaged, or archived meanwhile: it tells nothing about the size of rows
 
 
 def holds_buckets(snapshot: Snapshot) -> bool:
     """Whether the file groups of the table are buckets of a bucket index, as its commits tell."""
     storage, properties = snapshot.storage, snapshot.properties
+    gone = ""
     for instant in reversed(snapshot.timeline.commits().completed().instants):
-        stats = load_commit_metadata(storage, properties, instant).write_stats
+        try:
+            stats = load_commit_metadata(storage, properties, instant).write_stats
+        except NotFoundError:  # archived or taken back meanwhile; the others tell the same
+            gone = instant.requested_time
+            continue
         ids = [stat.file_id or "" for stat in stats]
         if ids:
             return all(_BUCKET.match(file_id) for file_id in ids)
+    if gone:
+        raise WriteConflictError(
+            f"The commit {gone} was archived or taken back while the write began.",
+            hint="Nothing was written. Run the write again.",
+            context={"table": storage.uri, "instant": gone},
+            retryable=True,
+        )
     return False
 
 

@@ -9,7 +9,7 @@ atomically, so that a reader always finds whole properties; its caller holds the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import IntEnum
 
 from lakewright.errors import (
@@ -35,6 +35,7 @@ from lakewright.format.table_properties import (
     checksum,
     stored_number,
 )
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Storage
 
@@ -197,10 +198,12 @@ def update_properties(
     removals: Collection[str] = (),
     *,
     clock: Clock,
+    check: Callable[[], None] = NEVER_CANCELLED.check,
 ) -> TableProperties:
     """Store `updates`, drop `removals`, keep every other key; the new properties.
 
-    The caller holds the table lock. A crash at any point leaves the old or the new properties
+    The caller holds the table lock, and `check` raises if it was lost: it is asked before each of
+    the two changes. A crash at any point leaves the old or the new properties
     readable for every reader, and the next update tidies up.
     """
     _recover(storage)
@@ -209,7 +212,9 @@ def update_properties(
     new[keys.CHECKSUM] = checksum(new.get(keys.DATABASE), new.get(keys.NAME, ""))
     now_ms = clock.now_ms()
     comments = (f"Updated at {iso_instant(now_ms)}", date_comment(now_ms))
+    check()
     storage.create_if_absent(BACKUP_FILE, format_properties(current, comments))
+    check()
     storage.replace(PROPERTIES_FILE, format_properties(new, comments))
     if parse_properties(storage.read(PROPERTIES_FILE), path=PROPERTIES_FILE) != new:
         raise CorruptFileError(

@@ -22,6 +22,7 @@ from lakewright.metadata.payloads import file_list_records, partition_list_recor
 
 __all__ = [
     "FileChanges",
+    "cancelled_logs",
     "cleaned_files",
     "deleted_files",
     "files_log",
@@ -80,6 +81,15 @@ def rollback_logs(metadata: RollbackMetadata) -> FileChanges:
             named = {file_name(path) or path: size for path, size in logs.items()}
             written[partition] = named
     return FileChanges(written)
+
+
+def cancelled_logs(metadata: RollbackMetadata) -> dict[str, set[str]]:
+    """Names of the log files that a rollback left, with blocks that it cancelled, by partition."""
+    return {
+        partition: {file_name(path) or path for path in undone.log_files_from_failed_commit}
+        for partition, undone in metadata.partition_metadata.items()
+        if undone.log_files_from_failed_commit
+    }
 
 
 def deleted_files(metadata: RollbackMetadata) -> dict[str, set[str]]:

@@ -16,10 +16,11 @@ opened when the metadata table does not know them. It is untrusted if
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from lakewright.errors import MetadataTableError
+from lakewright.format.archived_timeline import archived_times
 from lakewright.format.instant import Instant
 from lakewright.format.records.cleaning import CleanMetadata
 from lakewright.format.records.instants import load_record
@@ -76,9 +77,18 @@ def _is_operation(instant: str) -> bool:
 
 
 def check_fresh(
-    storage: Storage, properties: TableProperties, data: Timeline, metadata: Timeline
+    storage: Storage,
+    properties: TableProperties,
+    data: Timeline,
+    metadata: Timeline,
+    *,
+    undoing: bool = False,
 ) -> None:
-    """Raise `MetadataTableError` if the metadata table does not say what the data timeline does."""
+    """Raise `MetadataTableError` if the metadata table does not say what the data timeline does.
+
+    With `undoing` it may say too much: a commit that is being taken back is pending again, and in
+    the metadata table until that is done. No reader may believe it; to write to it is right.
+    """
     if metadata.completed().first() is None:
         raise _untrusted("it has no completed instant", storage)
     for instant in missing_changes(storage, properties, data, metadata):
@@ -88,8 +98,12 @@ def check_fresh(
     if undone is not None:
         raise _untrusted(f"it is stale: {undone} was rolled back and is still in it", storage)
     ahead = _compacted_ahead(properties, data, metadata)
-    if ahead is not None:
-        raise _untrusted(f"it was compacted with {ahead}, which is not completed here", storage)
+    if undoing:
+        ahead -= {i.requested_time for i in data.pending()}
+    ahead -= _archived_early(storage, properties, data, ahead)
+    if ahead:
+        what = f"{min(ahead)}, which is not completed here"
+        raise _untrusted(f"it was compacted with {what}", storage)
 
 
 def missing_changes(
@@ -137,22 +151,37 @@ def _undone_elsewhere(
     return None
 
 
-def _compacted_ahead(properties: TableProperties, data: Timeline, metadata: Timeline) -> str | None:
-    """A commit that does not count, below a base file that does."""
+def _compacted_ahead(
+    properties: TableProperties, data: Timeline, metadata: Timeline
+) -> frozenset[str]:
+    """Commits that do not count, below a base file that does."""
     is_valid = valid_instants(properties, data, metadata)
     suffixed = properties.version.metadata_operation_suffixes
     compactions = [i.requested_time for i in metadata.completed().filter_actions("commit")]
     newest = max(compactions, default="")
-    for instant in metadata.completed().filter_actions("deltacommit"):
+
+    def is_within(instant: Instant) -> bool:
         time = instant.requested_time
-        within = (
-            time <= newest[:_DATA_TIME_CHARS]
-            if suffixed
-            else ((instant.completion_time or time) < newest)
-        )
-        if within and not is_valid(time):
-            return time
-    return None
+        if suffixed:
+            return time <= newest[:_DATA_TIME_CHARS]
+        return (instant.completion_time or time) < newest
+
+    commits = metadata.completed().filter_actions("deltacommit")
+    return frozenset(
+        i.requested_time for i in commits if is_within(i) and not is_valid(i.requested_time)
+    )
+
+
+def _archived_early(
+    storage: Storage, properties: TableProperties, data: Timeline, times: Collection[str]
+) -> frozenset[str]:
+    """Those of some times whose instants the archive has although older writes are active: version
+    6 archives cleans and rollbacks by their own number."""
+    absent = {*times} - {i.requested_time for i in data}
+    if not absent or not properties.version.metadata_operation_suffixes:
+        return frozenset()
+    found = archived_times(storage, properties, begin=min(absent), end=max(absent))
+    return frozenset(absent.intersection(found["requested_time"].to_pylist()))
 
 
 def _initialised_at(metadata: Timeline, *, in_name: bool) -> str | None:

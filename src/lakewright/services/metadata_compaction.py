@@ -88,6 +88,7 @@ def compact_metadata(store: MetadataStore, lease: Lease, data: Storage) -> str |
         lease.check()
         store.files.request(instant, _ACTION, plan.write(store.properties.version))
     if pending is None or pending.state is State.REQUESTED:
+        lease.check()
         store.files.start(instant, _ACTION)
     stats = _written(store.looked_again(), data, instant, plan)
     content = CommitMetadata(

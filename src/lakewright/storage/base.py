@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from lakewright.runtime.cancel import NEVER_CANCELLED
+
 Bytes = bytes | bytearray | memoryview
 
 MODIFIED_UNKNOWN = -1
@@ -149,9 +151,10 @@ class Storage(Protocol):
         """Delete one object, never a directory; whether it was there."""
         ...
 
-    def delete_tree(self, path: str) -> int:
+    def delete_tree(self, path: str, *, check: Callable[[], None] = NEVER_CANCELLED.check) -> int:
         """Delete everything below `path`, and `path` itself where directories are real (the root
-        stays); how many objects went."""
+        stays); how many objects went. `check` is asked before each object or batch of objects, and
+        raises if no more may go."""
         ...
 
     def sweep(self, path: str = "") -> int:

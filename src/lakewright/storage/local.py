@@ -33,6 +33,7 @@ from lakewright.errors import (
     OutcomeUnknownError,
     PreconditionFailedError,
 )
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.runtime.random import Random, SystemRandom
 from lakewright.storage.base import Bytes, Guarantees, ObjectInfo
@@ -207,10 +208,10 @@ class LocalStorage:
             raise local_error(error, "delete", path, self._root) from error
         return True
 
-    def delete_tree(self, path: str) -> int:
+    def delete_tree(self, path: str, *, check: Callable[[], None] = NEVER_CANCELLED.check) -> int:
         """Delete everything below `path` and the folder itself (the root stays); how many went."""
         try:
-            return remove_tree(self._at(path), keep_top=not path)
+            return remove_tree(self._at(path), keep_top=not path, check=check)
         except OSError as error:
             raise local_error(error, "delete", path, self._root) from error
 

@@ -10,9 +10,10 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import Bytes, ObjectInfo
 from lakewright.storage.paths import joined
@@ -205,13 +206,17 @@ def remove_checksum(file_path: str) -> None:
         Path(f"{folder}/.{name}.crc").unlink()
 
 
-def remove_tree(top: str, *, keep_top: bool) -> int:
-    """Remove everything below `top`, links themselves and not what they point to; files removed."""
+def remove_tree(
+    top: str, *, keep_top: bool, check: Callable[[], None] = NEVER_CANCELLED.check
+) -> int:
+    """Remove everything below `top`, links themselves and not what they point to; files removed.
+    `check` is asked before each."""
     if Path(top).is_symlink() or not Path(top).is_dir():
         return 0
     removed = 0
     for folder, folders, files in os.walk(top, topdown=False):
         for name in files:
+            check()
             removed += _gone(f"{folder}/{name}") and not name.startswith(TEMPORARY_PREFIX)
         for name in folders:
             inner = Path(folder, name)

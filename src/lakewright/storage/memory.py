@@ -23,6 +23,7 @@ from lakewright.errors import (
     NotFoundError,
     PreconditionFailedError,
 )
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.clock import Clock, SystemClock
 from lakewright.storage.base import MODIFIED_UNKNOWN, Bytes, Guarantees, ObjectInfo
 from lakewright.storage.faults import NO_FAULTS, FaultHook, Operation, SimulatedCrash
@@ -353,9 +354,13 @@ class MemoryStorage:
         self._change("delete", path, decide)
         return was_there
 
-    def delete_tree(self, path: str) -> int:
+    def delete_tree(self, path: str, *, check: Callable[[], None] = NEVER_CANCELLED.check) -> int:
         """Delete everything below `path`, one operation each; how many objects went."""
-        return sum(self.delete(info.path) for info in self.walk(path))
+        removed = 0
+        for info in self.walk(path):
+            check()
+            removed += self.delete(info.path)
+        return removed
 
     def sweep(self, path: str = "") -> int:  # noqa: ARG002
         """Nothing: unfinished objects are never in a folder."""

@@ -30,6 +30,7 @@ from lakewright.errors import (
     StorageError,
     StorageUnavailableError,
 )
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.random import Random, SystemRandom
 from lakewright.storage.base import MODIFIED_UNKNOWN, Bytes, Guarantees, ObjectInfo
 from lakewright.storage.object_errors import CLIENT_ERRORS, object_error
@@ -252,11 +253,12 @@ class ObjectStorage:
             raise self._error(error, "delete", path) from None
         return True
 
-    def delete_tree(self, path: str) -> int:
+    def delete_tree(self, path: str, *, check: Callable[[], None] = NEVER_CANCELLED.check) -> int:
         """Delete everything below `path` in batches; how many objects went."""
         keys = [self._key(info.path) for info in self.walk(path)]
         try:
             for start in range(0, len(keys), _LIST_CHUNK):
+                check()
                 obstore.delete(self._store, keys[start : start + _LIST_CHUNK])
         except CLIENT_ERRORS as error:
             raise self._error(error, "delete", path) from None

@@ -22,6 +22,7 @@ from lakewright.errors import (
     PreconditionFailedError,
     StorageError,
 )
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.clock import Clock
 from lakewright.runtime.random import Random
 from lakewright.runtime.retry import RetryBudget, retry
@@ -144,9 +145,9 @@ class RetryingStorage:
         found = self._try(lambda: self._inner.delete(path), in_doubt.append)
         return found or bool(in_doubt)
 
-    def delete_tree(self, path: str) -> int:
+    def delete_tree(self, path: str, *, check: Callable[[], None] = NEVER_CANCELLED.check) -> int:
         """Delete everything below `path`; how many objects went, as far as is known."""
-        return self._try(lambda: self._inner.delete_tree(path))
+        return self._try(lambda: self._inner.delete_tree(path, check=check))
 
     def sweep(self, path: str = "") -> int:
         """Remove what dead writers left unfinished in a folder; how many, as far as is known."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from lakewright.errors import FormatError, NotFoundError
 from lakewright.format import property_keys as keys
 from lakewright.format.properties import load_properties
 from lakewright.format.table_properties import TableProperties
@@ -87,6 +88,9 @@ class Access:
         )
         try:
             yield lease
+        except (FormatError, NotFoundError):
+            lease.check()  # if it was lost, others have changed what looks damaged
+            raise
         finally:
             lease.release()
 

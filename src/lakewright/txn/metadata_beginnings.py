@@ -46,6 +46,7 @@ from lakewright.txn.metadata_store import MetadataStore
 from lakewright.txn.metadata_undo import DELTA_COMMIT
 
 __all__ = [
+    "BEGINNING",
     "INDEXING",
     "beginning_time",
     "claim",
@@ -56,7 +57,8 @@ __all__ = [
 
 INDEXING: Final = "indexing"
 """The action of building indexes beside writers."""
-_OPERATION: Final = "BULK_INSERT"
+BEGINNING: Final = "BULK_INSERT"
+"""The operation of the commit that an index begins with; Hudi's have the same."""
 
 
 def times_of(store: MetadataStore, index: str) -> set[str]:
@@ -83,10 +85,10 @@ def beginning_time(store: MetadataStore, index: str, others: Collection[str] = (
     return first_instant(store.data_properties, store.data_timeline, taken)
 
 
-def lay_out(store: MetadataStore, groups: IndexGroups, instant: str) -> None:
+def lay_out(store: MetadataStore, lease: Lease, groups: IndexGroups, instant: str) -> None:
     """Make file groups, without anything that an earlier attempt has left."""
     storage, index = store.storage, groups.index
-    storage.delete_tree(index)
+    storage.delete_tree(index, check=lease.check)
     mark = format_partition_metadata(instant, 1, now_ms=store.access.clock.now_ms())
     storage.replace(f"{index}/{PARTITION_METADATA_FILE}", mark)
     for group in groups.file_ids:
@@ -119,10 +121,11 @@ def commit_beginning(
         partition_to_write_stats={index: stats} if stats else {},
         compacted=False,
         extra_metadata={"schema": commit_schema(version)},
-        operation_type=_OPERATION,
+        operation_type=BEGINNING,
     )
     lease.check()
     store.files.request(instant, DELTA_COMMIT)
+    lease.check()
     store.files.start(instant, DELTA_COMMIT)
     completed = store.next_time(after=instant)
     lease.check()
@@ -160,7 +163,13 @@ def _base_file(
     )
 
 
-def claim(access: Access, *, built: Collection[str] = (), building: Collection[str] = ()) -> None:
+def claim(
+    access: Access,
+    lease: Lease,
+    *,
+    built: Collection[str] = (),
+    building: Collection[str] = (),
+) -> None:
     """Let the table say that it has these indexes, builds those, and has no others."""
     told = {
         keys.METADATA_PARTITIONS: ",".join(sorted(built)),
@@ -168,4 +177,4 @@ def claim(access: Access, *, built: Collection[str] = (), building: Collection[s
     }
     if access.storage.exists(DEFAULT_PATH):
         told[keys.INDEX_DEFINITIONS_PATH] = DEFAULT_PATH
-    update_properties(access.storage, told, clock=access.clock)
+    update_properties(access.storage, told, clock=access.clock, check=lease.check)

@@ -45,9 +45,9 @@ T = TypeVar("T")
 
 def until_indexes_agree(attempt: Callable[[], T]) -> T:
     """Attempt a publication again, a few times, if the table got other indexes since its batch was
-    made; `attempt` makes a new one each time."""
+    made, or lost them while it was made; `attempt` makes a new one each time."""
     for _ in range(_INDEXES_CHANGE_MOST):
-        with suppress(IndexesChangedError):
+        with suppress(IndexesChangedError, MetadataTableError):
             return attempt()
     return attempt()
 
@@ -73,11 +73,11 @@ def publish_metadata(
         return None
     store = cleared(open_store(access, lease, properties, timeline), lease, batch.instant)
     places = list(_places(store, batch))
-    lease.check()
     # First: what is told about a column that no definition names would be taken for nothing.
-    define(access, properties, batch.definitions)
+    define(access, lease, properties, batch.definitions)
     lease.check()
     store.files.request(batch.instant, DELTA_COMMIT)
+    lease.check()
     store.files.start(batch.instant, DELTA_COMMIT, _profile(places).write(properties.version))
     for place in places:
         lease.check()

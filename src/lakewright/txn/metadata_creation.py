@@ -83,21 +83,20 @@ def build_metadata_table(access: Access, further: Further = _nothing_further) ->
         store = cleared(open_store(access, lease, properties, timeline), lease, "")
         for index in indexes:
             instant = beginning_time(store, index.name)
-            lay_out(store, index.groups, instant)
+            lay_out(store, lease, index.groups, instant)
             stats = write_records(store, index, instant, lease.check)
             commit_beginning(store, lease, index.name, instant, stats)
             store = store.looked_again()
-        define(access, properties, [i.definition for i in indexes if i.definition is not None])
-        lease.check()
-        claim(access, built=(*present, *(index.name for index in indexes)))
+        told = [i.definition for i in indexes if i.definition is not None]
+        define(access, lease, properties, told)
+        claim(access, lease, built=(*present, *(index.name for index in indexes)))
     access.on_event(Event("metadata_table.built", len(indexes), unit="indexes"))
     return bool(indexes)
 
 
 def _found(access: Access, lease: Lease, properties: TableProperties) -> None:
     """Make an empty metadata table, over whatever a crash has left there."""
-    lease.check()
-    access.storage.delete_tree(METADATA_FOLDER)
+    access.storage.delete_tree(METADATA_FOLDER, check=lease.check)
     own = access.storage.child(METADATA_FOLDER)
     found_table(own, metadata_properties(properties), clock=access.clock, random=access.random)
 
@@ -117,13 +116,11 @@ def drop_under(access: Access, lease: Lease) -> None:
     """Take the metadata table away; the caller holds the lock."""
     properties = access.properties()
     if indexes_of(properties):
-        lease.check()
-        claim(access)
+        claim(access, lease)
     for found in access.timeline(properties).filter_actions(INDEXING).pending():
         lease.check()
         access.files(properties).remove(found.requested_time, INDEXING)
-    lease.check()
-    removed = access.storage.delete_tree(METADATA_FOLDER)
+    removed = access.storage.delete_tree(METADATA_FOLDER, check=lease.check)
     access.on_event(Event("metadata_table.dropped", removed, unit="files"))
 
 
@@ -134,17 +131,15 @@ def drop_indexes(access: Access, dropped: Collection[str], *, forgotten: bool = 
     """
     with access.locked("dropping indexes of the metadata table") as lease:
         properties = access.properties()
-        lease.check()
         claim(
             access,
+            lease,
             built=[i for i in properties.metadata_partitions if i not in dropped],
             building=[i for i in properties.metadata_partitions_inflight if i not in dropped],
         )
         if forgotten:
-            lease.check()
-            forget(access, properties, dropped)
+            forget(access, lease, properties, dropped)
         removed = 0
         for index in sorted(dropped):
-            lease.check()
-            removed += access.storage.delete_tree(f"{METADATA_FOLDER}/{index}")
+            removed += access.storage.delete_tree(f"{METADATA_FOLDER}/{index}", check=lease.check)
     access.on_event(Event("metadata_table.indexes_dropped", removed, unit="files"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakewright.errors import MetadataTableError, UnsupportedTableError
+from lakewright.errors import MetadataTableError, NotFoundError, UnsupportedTableError
 from lakewright.format import property_keys as keys
 from lakewright.format.table_properties import TableProperties
 from lakewright.metadata.batch import FILE_INDEXES, indexes_of
@@ -17,6 +17,7 @@ from lakewright.metadata.definitions import load_definitions
 from lakewright.metadata.file_groups import FILES, RECORD_INDEX, SECONDARY_PREFIX
 from lakewright.metadata.index_changes import stored_groups
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
+from lakewright.metadata.validity import check_fresh
 from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
 
@@ -53,11 +54,30 @@ def pass_metadata_gate(access: Access, *, drop: bool, trim: bool = False) -> Non
         foreign = _unmaintained(properties)
         if trim and foreign and FILES in properties.metadata_partitions:
             drop_indexes(access, foreign)
-            properties = access.properties()
-        _refuse_unmaintained(access, properties)
-        MetadataTable.open(access.storage, properties, access.timeline(properties))
+        _require_kept_right(access)
     elif access.storage.exists(METADATA_FOLDER):
         drop_metadata_table(access)
+
+
+def _require_kept_right(access: Access) -> None:
+    """Look at the metadata table, and once more where nobody can be in the middle of a change of
+    it."""
+    try:
+        _look(access)
+    except (MetadataTableError, UnsupportedTableError, NotFoundError):
+        with access.locked("look at the metadata table"):
+            _look(access)
+
+
+def _look(access: Access) -> None:
+    properties = access.properties()
+    if not has_metadata_table(properties):
+        return
+    _refuse_unmaintained(access, properties)
+    timeline = access.timeline(properties)
+    opened = MetadataTable.open(access.storage, properties, timeline, check=False)
+    if opened is not None:
+        check_fresh(access.storage, properties, timeline, opened.timeline, undoing=True)
 
 
 def _unmaintained(properties: TableProperties) -> frozenset[str]:

@@ -21,7 +21,12 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from lakewright.codec.avro.schema import Record, parse_schema
-from lakewright.errors import FencedError, MetadataTableError, PlanBusyError
+from lakewright.errors import (
+    FencedError,
+    IndexesChangedError,
+    MetadataTableError,
+    PlanBusyError,
+)
 from lakewright.format.file_names import BaseFileName, parse_data_file
 from lakewright.format.instant import COMMIT_ACTIONS, Instant, State
 from lakewright.format.partitions import list_files
@@ -86,6 +91,8 @@ def begin_building(
         timeline = access.timeline(properties)
         refuse_restore(timeline, "indexed")
         present = properties.metadata_partitions
+        if not indexes_of(properties):
+            raise _dropped(access)
         if FILES not in present:
             raise MetadataTableError(
                 "The table has no list of files in a metadata table, which indexes need.",
@@ -96,7 +103,7 @@ def begin_building(
         wanted = {name: each for name, each in groups.items() if name not in present}
         if not wanted:
             if properties.metadata_partitions_inflight:
-                claim(access, built=present)
+                claim(access, lease, built=present)
             return None
         instant = next_time(timeline, properties, access.clock)
         lease.check()
@@ -112,20 +119,27 @@ def begin_building(
         files.request(instant, INDEXING, plan)
         store = cleared(open_store(access, lease, properties, timeline), lease, "")
         if properties.metadata_partitions_inflight:
-            claim(access, built=present)  # nobody writes to file groups that go away
+            claim(access, lease, built=present)  # nobody writes to file groups that go away
         begins: dict[str, str] = {}
         for name, each in wanted.items():
             begins[name] = beginning_time(store, name, begins.values())
-            lease.check()
-            lay_out(store, each, begins[name])
-        lease.check()
-        define(access, properties, [d for d in defined if d.name in wanted])
-        claim(access, built=present, building=wanted)
+            lay_out(store, lease, each, begins[name])
+        define(access, lease, properties, [d for d in defined if d.name in wanted])
+        claim(access, lease, built=present, building=wanted)
         files.start(instant, INDEXING)
         basis = look()
         access.clock.sleep(access.skew_s())
     access.on_event(Event("indexing.begun", len(wanted), unit="indexes", instant=instant))
     return Building(access, store, instant, wanted, begins, timeline, infos, basis, heartbeat)
+
+
+def _dropped(access: Access) -> IndexesChangedError:
+    return IndexesChangedError(
+        "The metadata table was dropped while indexes of it were to begin.",
+        hint="Nothing was begun. Run it again: it is made anew then.",
+        context={"table": access.storage.uri},
+        retryable=True,
+    )
 
 
 def _infos(timeline: Timeline, instant: str, wanted: Collection[str]) -> list[IndexPartitionInfo]:
@@ -209,13 +223,13 @@ class Building(Generic[T]):
             present = properties.metadata_partitions
             left = [i for i in properties.metadata_partitions_inflight if i not in self.groups]
             # Whoever takes back what this process leaves behind takes the file groups with it.
-            claim(access, built=present, building=left)
+            claim(access, lease, built=present, building=left)
             for name, stats in written.items():
                 commit_beginning(store, lease, name, self.begins[name], stats)
-            define(access, properties, [d for i in indexes if (d := i.definition) is not None])
+            about = [d for i in indexes if (d := i.definition) is not None]
+            define(access, lease, properties, about)
             self._check()
-            lease.check()
-            claim(access, built=(*present, *self.groups), building=left)
+            claim(access, lease, built=(*present, *self.groups), building=left)
             self._complete(lease, properties, timeline)
         self.leave()
         access.on_event(Event("indexing.done", len(indexes), unit="indexes", instant=self.instant))

@@ -2,25 +2,34 @@
 
 The metadata commit of the same time is rolled back with it, at the time of the data table's
 rollback. Where there is none, because the metadata table began later, files that it lists are taken
-off the list. If a base file holds its records by now, nothing takes them out of there again: the
-metadata table is dropped, and may be built anew. Version 6 leaves log files behind that a rollback
-made or cancelled; they are put on the list. All that is a commit at the rollback's own time, which
-counts when the rollback is completed.
+off the list. If a base file holds its records by now, by a compaction or because an index began
+with them, nothing takes them out of there again: the metadata table is dropped, and may be built
+anew. Version 6 leaves log files behind that a rollback made or cancelled; they are put on the list.
+All that is a commit at the rollback's own time, which counts when the rollback is completed.
 """
 
 from __future__ import annotations
 
-from lakewright.format.records import RollbackMetadata
+from collections.abc import Mapping
+
+from lakewright.format.instant import Instant
+from lakewright.format.records import RollbackMetadata, load_commit_metadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.batch import FILE_INDEXES, batch_of_files, indexes_of
-from lakewright.metadata.file_changes import FileChanges, deleted_files, rollback_logs
+from lakewright.metadata.file_changes import (
+    FileChanges,
+    cancelled_logs,
+    deleted_files,
+    rollback_logs,
+)
 from lakewright.metadata.file_groups import FILES
 from lakewright.metadata.index_changes import IndexChange
 from lakewright.metadata.removed_records import removed_changes
 from lakewright.metadata.table import MetadataTable
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.metadata_beginnings import BEGINNING
 from lakewright.txn.metadata_commit import publish_metadata
 from lakewright.txn.metadata_creation import drop_under
 from lakewright.txn.metadata_store import ROLLBACK_SUFFIX, MetadataStore, open_store
@@ -49,19 +58,24 @@ def follow_rollback(
     store = finished(open_store(access, lease, properties, timeline), lease)
     target = rollback.target.commit_time
     commit = store.timeline.get(target, DELTA_COMMIT)
-    if commit is not None and _is_compacted(store, target):
+    if commit is not None and (_is_compacted(store, target) or _begun_since(store, commit)):
         drop_under(access, lease)
         return None
     if commit is not None:
+        store = _unplanned(store, lease)
         suffixed = properties.version.metadata_operation_suffixes
         time = f"{rollback.instant}{ROLLBACK_SUFFIX}" if suffixed else rollback.instant
         if store.timeline.get(time, ROLLBACK) is not None:
             time = store.rollback_time()
         store = taken_back(store, lease, commit, time)
     table = _read(store, access)
-    removed = _still_listed(table, metadata)
-    if removed and indexes_of(properties) - FILE_INDEXES - {FILES}:
+    removed = _listed(table, deleted_files(metadata))
+    further = indexes_of(properties) - {FILES}
+    if removed and further - FILE_INDEXES:
         drop_under(access, lease)  # its keys would have to be read from files that are gone
+        return None
+    if further and _listed(table, cancelled_logs(metadata)):
+        drop_under(access, lease)  # what it told stays in files that stay
         return None
     changes = FileChanges(written=rollback_logs(metadata).written, removed=removed)
     if changes.is_empty:
@@ -87,12 +101,35 @@ def _read(store: MetadataStore, access: Access) -> MetadataTable:
     )
 
 
-def _still_listed(table: MetadataTable, metadata: RollbackMetadata) -> dict[str, list[str]]:
-    """Files that the rollback deleted and the metadata table lists, by partition."""
-    deleted = deleted_files(metadata)
-    if not deleted:
+def _unplanned(store: MetadataStore, lease: Lease) -> MetadataStore:
+    """Without a planned compaction whose process died, if it could name a file that goes away.
+
+    At version 6 none does, and logs that were written since are named after the plan.
+    """
+    if store.properties.version.log_name_has_delta_instant:
+        for planned in store.timeline.pending_compactions():
+            store = taken_back(store, lease, planned, store.rollback_time())
+    return store
+
+
+def _begun_since(store: MetadataStore, commit: Instant) -> bool:
+    """Whether an index began after a commit of the metadata table, with first records of what its
+    table had then."""
+    if not commit.completed:
+        return False
+    for other in store.timeline.filter_actions(DELTA_COMMIT).completed():
+        if (other.completion_time or "") >= (commit.completion_time or "") and other != commit:
+            told = load_commit_metadata(store.storage, store.properties, other)
+            if (told.operation_type or "").startswith(BEGINNING):
+                return True
+    return False
+
+
+def _listed(table: MetadataTable, files: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    """Those of some files that the metadata table lists, by partition."""
+    if not files:
         return {}
-    partitions = sorted(deleted.keys() & set(table.partitions()))
+    partitions = sorted(files.keys() & set(table.partitions()))
     listed = table.files(partitions)
-    found = {p: sorted(deleted[p].intersection(f.name for f in listed[p])) for p in partitions}
+    found = {p: sorted(files[p].intersection(f.name for f in listed[p])) for p in partitions}
     return {partition: names for partition, names in found.items() if names}

@@ -246,7 +246,10 @@ class SimTask(Generic[T]):
         return self._fiber.error
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for its end; whether it came in time."""
+        """Wait for its end; whether it came in time. Before the world begins it runs now."""
+        if self._world.scheduler.current is None:
+            self._world.scheduler.run_alone(self._fiber)
+            return True
         until = NEVER if timeout_s is None else self._world.now + timeout_s
         return self._world.scheduler.wait(self._fiber, until)
 

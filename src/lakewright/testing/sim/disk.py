@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
+from lakewright.runtime.cancel import NEVER_CANCELLED
 from lakewright.runtime.clock import Clock
 from lakewright.storage.base import MODIFIED_UNKNOWN, Guarantees, ObjectInfo
 from lakewright.storage.faults import Operation, SimulatedCrash
@@ -198,9 +199,9 @@ class SimStorage(MemoryStorage):
             self._add_folder(self._key(path))
         self._end(operation)
 
-    def delete_tree(self, path: str) -> int:
+    def delete_tree(self, path: str, *, check: Callable[[], None] = NEVER_CANCELLED.check) -> int:
         """Delete everything below `path`, one operation each, then its directories."""
-        count = super().delete_tree(path)
+        count = super().delete_tree(path, check=check)
         if self._disk.has_folders and path:
             operation = self._begin("remove_dirs", path)
             self._disk.folder_changes += 1

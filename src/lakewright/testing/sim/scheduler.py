@@ -177,17 +177,26 @@ class Scheduler:
         self.steps_max = sys.maxsize
         raise SimulatedCrash("the world ends here")
 
-    def _life(self, fiber: Fiber) -> None:
-        if not fiber.killed:
-            try:
-                fiber.value = fiber.fn()
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # kept for whoever asks for the result
-                fiber.error = error
-        else:
-            fiber.error = SimulatedCrash(f"{fiber.name} is dead")
+    def run_alone(self, fiber: Fiber) -> None:
+        """Run a fiber that was not started to its end, before the world begins."""
+        if not fiber.done:
+            self._live(fiber)
+
+    def _live(self, fiber: Fiber) -> None:
+        try:
+            fiber.value = fiber.fn()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # kept for whoever asks for the result
+            fiber.error = error
         fiber.done = True
+
+    def _life(self, fiber: Fiber) -> None:
+        if fiber.killed:
+            fiber.error = SimulatedCrash(f"{fiber.name} is dead")
+            fiber.done = True
+        else:
+            self._live(fiber)
         fiber.running = None
         del self._alive[fiber]
         for waiter in fiber.waiters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakewright.testing.sim.workloads import (
+    indexed,
     keyed_writes,
     plans,
     real_services,
@@ -25,5 +26,6 @@ WORKLOADS: dict[str, Workload] = {
         *services.WORKLOADS,
         *plans.WORKLOADS,
         *real_services.WORKLOADS,
+        *indexed.WORKLOADS,
     )
 }

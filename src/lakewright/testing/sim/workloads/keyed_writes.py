@@ -7,7 +7,7 @@ after another, in the order in which they completed, and no key twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,6 +40,7 @@ from lakewright.runtime.random import Random
 from lakewright.storage.base import Storage
 from lakewright.table import Table
 from lakewright.testing.sim.actors import Actor
+from lakewright.testing.sim.checkers import Checker
 from lakewright.testing.sim.faults import NO_RATES, FaultRates
 from lakewright.testing.sim.keyed_model import FILTER_BELOW, Change, KeyedModel, Place
 from lakewright.testing.sim.keyed_stubs import VALUE, filtered_keys, keyed_rows, stubbed_files
@@ -63,6 +64,7 @@ from lakewright.testing.sim.world import World
 from lakewright.txn.access import Access
 
 __all__ = [
+    "KEYS",
     "VERBS",
     "WORKLOADS",
     "KeyedSetting",
@@ -77,7 +79,7 @@ _SCHEMA = pa.schema(
     [("id", pa.string()), ("part", pa.string()), (VALUE, pa.string()), ("n", pa.int64())]
 )
 _PARTS = ("p0", "p1")
-_KEYS = ("k0", "k1", "k2", "k3")
+KEYS = ("k0", "k1", "k2", "k3")
 _ONE_THREAD = ReadOptions(threads=1)
 _RETRIES = 2
 _NUMBERS = 4
@@ -104,7 +106,7 @@ class KeyedSetting:
     @property
     def everywhere(self) -> bool:
         """Whether a key is one row in the whole table."""
-        return self.index.startswith("GLOBAL")
+        return self.index.startswith("GLOBAL") or self.index == "RECORD_INDEX"
 
     def options(self) -> WriteOptions:
         """How every write works."""
@@ -115,7 +117,9 @@ class KeyedSetting:
 class KeyedTable:
     """A table of a few keys, and the model of its rows."""
 
-    def __init__(self, world: World, setting: KeyedSetting) -> None:
+    def __init__(
+        self, world: World, setting: KeyedSetting, *, checkers: Sequence[Checker] | None = None
+    ) -> None:
         spec = NewTable(
             name="simulated",
             schema=_SCHEMA,
@@ -132,7 +136,8 @@ class KeyedTable:
         )
         self.world = world
         self.setting = setting
-        self.table = SimTable.of(world, properties, checkers=checkers_of(setting.world))
+        chosen = checkers_of(setting.world) if checkers is None else checkers
+        self.table = SimTable.of(world, properties, checkers=chosen)
         self.model = KeyedModel(
             joined=setting.stubs,
             everywhere=setting.everywhere,
@@ -232,10 +237,16 @@ class KeyedTable:
         for instant, why in self.model.broken_words(timeline):
             self.world.violate("lost", f"{instant} is committed, but its writer heard: {why}")
 
+    def content(self, timeline: Timeline) -> dict[Place, str]:
+        """What must be in the table at a moment."""
+        return self.model.content(timeline, self.table.state.archived_before(timeline))
+
     def _compare(self, storage: Storage, actor: Actor, began_s: float) -> Timeline:
         timeline, found = self._read(storage, actor)
-        archived = self.table.state.archived_before(timeline)
-        seen, expected = dict(found), self.model.content(timeline, archived)
+        if not self._stands(timeline):
+            self.world.count("reads.rolled back meanwhile")
+            return timeline
+        seen, expected = dict(found), self.content(timeline)
         keys = [place[1] if self.setting.everywhere else place for place, _ in found]
         twice = sorted({str(key) for key in keys if keys.count(key) > 1})
         if twice:
@@ -245,9 +256,17 @@ class KeyedTable:
             extra = sorted(seen.items() - expected.items())[:3]
             text = f"{actor.name} reads other rows: missing {missing}, not expected {extra}"
             self.world.violate("14.16", text)
-        for instant in self.model.lost(timeline, before_s=began_s, archived=archived):
+        for instant in self._lost(timeline, began_s):
             self.world.violate("lost", f"{instant} was acknowledged, and {actor.name} misses it")
         return timeline
+
+    def _stands(self, timeline: Timeline) -> bool:  # noqa: ARG002
+        """Whether nobody has taken back what a reader sees; here nobody takes back commits."""
+        return True
+
+    def _lost(self, timeline: Timeline, before_s: float) -> list[str]:
+        archived = self.table.state.archived_before(timeline)
+        return self.model.lost(timeline, before_s=before_s, archived=archived)
 
     def _read(self, storage: Storage, actor: Actor) -> tuple[Timeline, list[tuple[Place, str]]]:
         if self.setting.stubs:
@@ -261,7 +280,7 @@ class KeyedTable:
 
 
 def _places(chance: Random) -> list[Place]:
-    every = [(part, key) for part in _PARTS for key in _KEYS]
+    every = [(part, key) for part in _PARTS for key in KEYS]
     chosen = {every[chance.below(len(every))]: None for _ in range(1 + chance.below(3))}
     return list(chosen)
 

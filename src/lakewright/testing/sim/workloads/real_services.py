@@ -34,7 +34,7 @@ from lakewright.testing.sim.workloads.workload import Workload
 from lakewright.testing.sim.world import World
 from lakewright.txn.access import Access
 
-__all__ = ["WORKLOADS"]
+__all__ = ["WORKLOADS", "RealCompactor"]
 
 _RATES: Final = FaultRates(
     crash=0.004, unavailable=0.01, unknown=0.01, stall=0.002, stall_s_max=60.0
@@ -46,7 +46,7 @@ _ARCHIVE: Final = ArchiveOptions(
 _OTHERS: Final = ("cleaner", "cleaner", "archiver", "keeper", "reader")
 
 
-class _Compactor:
+class RealCompactor:
     """Compacts real slices, one after the other."""
 
     def __init__(self, table: KeyedTable) -> None:
@@ -91,7 +91,7 @@ def _make(seed: int) -> World:
 
 def _compact(actor: Actor, table: KeyedTable) -> None:
     access = access_of(actor, table.table, table.setting.world)
-    service = Compaction(access, ALWAYS, compactor=_Compactor(table))
+    service = Compaction(access, ALWAYS, compactor=RealCompactor(table))
 
     def run() -> None:
         for done in service.run():
@@ -112,7 +112,7 @@ def _recovery(actor: Actor, table: KeyedTable) -> None:
     """After the longest time that anybody may wait, one process finishes everything."""
     own = table.setting.world
     access = outwaited(actor, table.table, own)
-    service = Compaction(access, ALWAYS, compactor=_Compactor(table))
+    service = Compaction(access, ALWAYS, compactor=RealCompactor(table))
     for instant in service.pending():
         service.execute(instant)
     for instant in pending_cleans(access):

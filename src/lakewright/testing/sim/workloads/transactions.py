@@ -58,6 +58,7 @@ _OVERTAKEN = frozenset({"14.3a"})
 back, finds out at its next step, and is rolled back again."""
 _CLAIMS = (f"/{HEARTBEAT_FOLDER}/", f"/{FENCE_FOLDER}/")
 _LOCK_FILE = "/.hoodie/lock"
+_REPLACED = ("/.hoodie/hoodie.properties", "/.hoodie/.index_defs/index.json")
 _STATE_FILE = re.compile(r"/timeline/\d|/\.hoodie/\d")
 
 CRASHES = FaultRates(crash=0.003)
@@ -192,11 +193,11 @@ def _hear(world: World, event: Event) -> None:
 
 
 def _is_under_the_lock(operation: Operation) -> bool:
-    """Whether an operation publishes a state file, makes an instant that of its process, or frees
-    a lock whose file can only be deleted."""
+    """Whether an operation publishes a state file, or what the table says of itself, makes an
+    instant that of its process, or frees a lock whose file can only be deleted."""
     path = operation.path
     if operation.name == "replace":
-        return any(folder in path for folder in _CLAIMS)
+        return any(folder in path for folder in _CLAIMS) or path.endswith(_REPLACED)
     if operation.name == "delete" and path.endswith(_LOCK_FILE):
         return True
     publishes = operation.name in ("create_if_absent", "delete")
