@@ -15,6 +15,9 @@ that none of our writers inserts, and it updates and deletes none of those that 
 keys that both sides change, the *shared* ones are never deleted, and *theirs* are never inserted by
 us. Ours look for new keys under the lock, and need no such care among each other.
 
+Some tables have a metadata table with every index. In the end it must say what the files say, by
+Hudi's own procedure and by our verification.
+
 Ends with a line `N passed, M failed` and status 1 if anything failed.
 """
 
@@ -57,11 +60,14 @@ from interop.keyed_cases import KeyedCase
 from interop.keyed_model import Model
 from interop.lock_commits import CONFLICT, LOCKING, PATIENCE
 from interop.lock_watch import Findings
+from interop.metadata_differences import our_differences, their_differences
+from interop.options import EVERY_INDEX
 from interop.written import OWN
 from lakewright.format.records import load_commit_metadata
 from lakewright.storage import LocalStorage
 
 HUDI = "Hudi"
+COMPACTED = "hoodie.metadata.compact.max.delta.commits"
 WHOLE = {"hoodie.archive.automatic": "false"}
 """The timeline is judged in the end, all of it; Hudi is told the same."""
 
@@ -75,18 +81,33 @@ class Scenario:
     hudi: bool
     pause_s: float
     """How long a writer of ours rests between two batches, at most."""
+    indexed: bool = False
+    """Whether there is a metadata table with every index, which all of them keep right."""
 
     @property
     def name(self) -> str:
         """Short, unique."""
-        return f"{self.case.name}_{self.ours}{'_beside_hudi' if self.hudi else ''}"
+        beside = "_beside_hudi" if self.hudi else ""
+        return f"{self.case.name}_{self.ours}{beside}{'_indexed' if self.indexed else ''}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What everybody is told about the metadata table."""
+        return {**EVERY_INDEX, COMPACTED: "4"} if self.indexed else {}
 
 
 def _scenario(
-    version: int, kind: str, index: str, merge: str, ours: int, *, hudi: bool = False
+    version: int,
+    kind: str,
+    index: str,
+    merge: str,
+    ours: int,
+    *,
+    hudi: bool = False,
+    indexed: bool = False,
 ) -> Scenario:
     case = KeyedCase(version, kind, "simple", "plain", index, merge, small_files=kind == "cow")  # type: ignore[arg-type]
-    return Scenario(case, ours, hudi, 2.0 if hudi else 0.2)
+    return Scenario(case, ours, hudi, 2.0 if hudi else 0.2, indexed)
 
 
 SCENARIOS = (
@@ -95,6 +116,9 @@ SCENARIOS = (
     _scenario(8, "mor", "BLOOM", "event", 8),
     _scenario(6, "mor", "SIMPLE", "event", 3, hudi=True),
     _scenario(8, "cow", "BLOOM", "commit", 3, hudi=True),
+    _scenario(8, "cow", "RECORD_INDEX", "commit", 4, indexed=True),
+    _scenario(6, "mor", "SIMPLE", "event", 2, hudi=True, indexed=True),
+    _scenario(8, "mor", "RECORD_INDEX", "commit", 2, hudi=True, indexed=True),
 )
 
 
@@ -184,7 +208,7 @@ def prove(scenario: Scenario, seconds: float, hudi: Hudi) -> bool:
     table, case, told = folder / "table", scenario.case, Told()
     lw.Table.create(str(table), schema=SCHEMA, **case.choices)
     first = first_batch()
-    options = {**case.our_options, BATCH_ID: first.id}
+    options = {**case.our_options, **scenario.options, BATCH_ID: first.id}
     lw.Table.open(table).upsert(first.arrow(), options=options)
     told.begin(first)
     told.committed.add(first.id)
@@ -194,7 +218,7 @@ def prove(scenario: Scenario, seconds: float, hudi: Hudi) -> bool:
             f"writer {n}",
             str(table),
             lock,
-            {**case.our_options, **(lock or {}), **PATIENCE, **WHOLE},
+            {**case.our_options, **scenario.options, **(lock or {}), **PATIENCE, **WHOLE},
             seconds,
             scenario.pause_s,
             str(folder / f"{n}.log"),
@@ -203,7 +227,7 @@ def prove(scenario: Scenario, seconds: float, hudi: Hudi) -> bool:
     ]
     spawning = multiprocessing.get_context("spawn")
     processes = [spawning.Process(target=write_until_done, args=(w,)) for w in writers]
-    their_options = {**case.hudi_options(hudi.version), **LOCKING}
+    their_options = {**case.hudi_options(hudi.version), **scenario.options, **LOCKING}
     theirs = HudiWriter(hudi, table, their_options, told, time.monotonic() + seconds)
     thread = threading.Thread(target=theirs.run if scenario.hudi else lambda: None)
     for started in (*processes, thread):
@@ -246,6 +270,8 @@ def judge(scenario: Scenario, table: Path, told: Told, hudi: Hudi) -> None:
         answers[f"Hudi {hudi.version}"] = pq.read_table(answer, columns=SCHEMA.names)
     for reader, found in answers.items():
         problems += differences(reader, found, expected)
+    if scenario.indexed:
+        problems += metadata_problems(table, hudi)
     counts = told.findings.counts
     counts["all: commits"] = len(order) - 1
     counts["all: conflicts"] = sum(n for label, n in counts.items() if "commits" not in label)
@@ -255,6 +281,14 @@ def judge(scenario: Scenario, table: Path, told: Told, hudi: Hudi) -> None:
     names = [w.split(":")[0] for w in counts if w.endswith(": commits")]
     if len(set(names)) < scenario.ours + scenario.hudi + 1:
         problems.append(f"only {sorted(set(names))} got anything committed")
+
+
+def metadata_problems(table: Path, hudi: Hudi) -> list[str]:
+    """What is wrong with the metadata table in the end, by both verifications."""
+    ours = our_differences(lw.Table.open(table), lambda _: False)
+    theirs = their_differences(hudi, table, "keyed_writers")
+    found = {"lakewright": ours, f"Hudi {hudi.version}": theirs}
+    return [f"metadata table, by {who}: {what}" for who, what in found.items() if what]
 
 
 def differences(reader: str, found: pa.Table, expected: Counter[tuple[Any, ...]]) -> list[str]:

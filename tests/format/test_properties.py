@@ -14,6 +14,7 @@ from lakewright.errors import (
     CorruptFileError,
     FormatError,
     LakewrightError,
+    LockLostError,
     TableNotFoundError,
     UnsupportedTableError,
 )
@@ -470,6 +471,23 @@ def test_an_update_of_nothing_valid_fails_and_destroys_nothing() -> None:
     with pytest.raises(CorruptFileError):
         update_properties(storage, {"a": "1"}, clock=ManualClock())
     assert storage.read(BACKUP_FILE) == b"half"
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_who_lost_the_lock_changes_no_properties(allowed: int) -> None:
+    storage = MemoryStorage()
+    stored(storage, GOOD)
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) > allowed:
+            raise LockLostError("It was lost.", hint="Stop.")
+
+    with pytest.raises(LockLostError):
+        update_properties(storage, {"a": "1"}, clock=ManualClock(), check=check)
+    assert "a" not in load_properties(storage, clock=ManualClock()).values
+    assert update_properties(storage, {"a": "1"}, clock=ManualClock()).values["a"] == "1"
 
 
 def test_whenever_an_update_crashes_readers_see_old_or_new_and_the_next_update_works() -> None:

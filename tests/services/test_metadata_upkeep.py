@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from lakewright.engine import index_building
 from lakewright.engine.index_building import build_beside_writers, build_indexes
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.engine.write_options import WriteOptions
@@ -28,12 +31,15 @@ from lakewright.services.metadata_upkeep import Tended, tend_metadata_table
 from lakewright.services.restore import run_restore
 from lakewright.services.rollback import roll_back_instant
 from lakewright.services.savepoint import create_savepoint
+from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
+from lakewright.storage.memory import MemoryStorage
+from lakewright.txn.access import Access
 from lakewright.txn.metadata_creation import (
     build_metadata_table,
     drop_indexes,
     drop_metadata_table,
 )
-from tests.engine.test_crash_everywhere import World, rows, upsert
+from tests.engine.test_crash_everywhere import DYING, World, rows, upsert
 from tests.engine.test_metadata_everywhere import (
     ALL,
     TYPES,
@@ -43,6 +49,7 @@ from tests.engine.test_metadata_everywhere import (
     indexed,
     pending_in_metadata,
 )
+from tests.txn.tables import KnownProcesses
 
 KEEP_ONE = CleanOptions(commits_retained=1)
 FEW = ArchiveOptions(keep_min_commits=2, keep_max_commits=3, clean=KEEP_ONE)
@@ -141,6 +148,127 @@ def test_a_commit_that_an_index_began_with_can_be_rolled_back(version: int, type
     roll_back_instant(access_of(world), newest)
     check_listed(world, "rolled back")
     assert world.rows() == {"a1": 2, "a2": 1, "b1": 1}
+
+
+def newest_rolled_back(access: Access) -> str:
+    """Roll the newest commit back."""
+    newest = access.timeline(access.properties()).last_completed_commit()
+    assert newest is not None
+    return roll_back_instant(access, newest.requested_time).instant
+
+
+def with_commits(version: int, type_: str) -> World:
+    """A table whose metadata table is due for compaction."""
+    world = indexed(version, type_)
+    for n in range(3, 6):
+        write(world, n)
+    world.clock.advance(1)
+    return world
+
+
+def with_compacted_commit(version: int, type_: str) -> World:
+    """A table whose newest commit is in a base file of its metadata table."""
+    world = with_commits(version, type_)
+    assert tend(world).compaction is not None
+    world.clock.advance(1)
+    return world
+
+
+def died(world: World, act: Callable[[Access], object], index: int) -> bool:
+    """Do something in a process that dies at a storage operation; False if it came to its end."""
+    dying = MemoryStorage(world.bucket, faults=FaultPlan({index: crash(effect=index % 2 > 0)}))
+    mine = KnownProcesses(own=DYING, dead=world.processes.dead)
+    try:
+        act(replace(access_of(world, dying), processes=mine))
+    except SimulatedCrash:
+        world.processes.dead.add(DYING)
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("version", "type_", "stride"),
+    [
+        (6, "mor", 9),
+        (8, "cow", 9),
+        *(pytest.param(v, t, 1, marks=pytest.mark.slow) for v in VERSIONS for t in TYPES),
+    ],
+)
+def test_the_next_write_goes_on_wherever_a_rollback_of_a_compacted_commit_died(
+    version: int, type_: str, stride: int
+) -> None:
+    index, seen = 0, []
+    while died(world := with_compacted_commit(version, type_), newest_rolled_back, index):
+        before = world.rows()
+        seen.append(before["a1"])
+        write(world, 7, "a2")
+        assert world.rows() == before | {"a2": 7}, index
+        if not access_of(world).properties().metadata_partitions:  # it died before it was anew
+            assert before["a1"] == 4
+            assert build_metadata_table(access_of(world))
+        check_listed(world, index)
+        assert pending_in_metadata(world) == []
+        index += stride
+    assert set(seen) == {4, 5}
+
+
+@pytest.mark.parametrize(("version", "type_"), [(6, "mor"), (8, "cow"), (8, "mor")])
+def test_a_commit_that_a_dead_compaction_of_the_metadata_table_names_can_be_rolled_back(
+    version: int, type_: str
+) -> None:
+    for index in range(200):
+        world = with_commits(version, type_)
+        assert died(world, lambda access: tend_metadata_table(access, OFTEN), index)
+        if pending_in_metadata(world):
+            break
+    world.clock.advance(1)
+    newest_rolled_back(access_of(world))
+    check_listed(world, "rolled back")
+    write(world, 7)
+    assert tend(world).compaction is not None
+    check_listed(world, "compacted")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rollbacks_that_are_archived_before_commits_leave_the_metadata_table_trusted(
+    version: int,
+) -> None:
+    world = indexed(version, "mor")
+    for n in range(3, 8):
+        write(world, n)
+        world.clock.advance(1)
+        newest_rolled_back(access_of(world))
+    for n in range(8, 12):
+        write(world, n)
+    assert tend(world).compaction is not None
+    archived = run_archive(access_of(world), replace(FEW, keep_min_commits=3, keep_max_commits=4))
+    timeline = access_of(world).timeline(access_of(world).properties())
+    early = timeline.filter_actions("rollback").completed()
+    if version == 6:
+        assert archived.archived and len(early.instants) < 5
+    check_listed(world)
+    write(world, 12)
+    check_listed(world)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_indexes_begin_although_the_metadata_table_was_dropped_just_before(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = indexed(version, "cow")
+    begin = index_building.begin_building
+    dropped: list[bool] = []
+
+    def too_late(access: Access, *args: Any, **more: Any) -> Any:
+        if not dropped:
+            dropped.append(True)
+            drop_metadata_table(access_of(world))
+        return begin(access, *args, **more)
+
+    monkeypatch.setattr(index_building, "begin_building", too_late)
+    built = build_beside_writers(access_of(world), ALL, MergerRegistry())
+    assert {*ALL} <= {*built}
+    check_listed(world)
 
 
 @pytest.mark.parametrize(("version", "type_"), [(6, "mor"), (8, "cow")])

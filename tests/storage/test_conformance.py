@@ -12,6 +12,7 @@ import pytest
 
 from lakewright.errors import (
     AlreadyExistsError,
+    LockLostError,
     NotFoundError,
     PreconditionFailedError,
     StorageError,
@@ -274,6 +275,21 @@ def test_many_children_are_listed_completely(storage: Storage) -> None:
     assert [i.path for i in storage.walk("many")] == names
     assert storage.delete_tree("many") == len(names)
     assert not storage.exists("many")
+
+
+def test_a_tree_goes_only_as_long_as_it_may(storage: Storage) -> None:
+    for name in ("tree/a", "tree/b", "tree/inner/c"):
+        storage.replace(name, b"")
+
+    def check() -> None:
+        raise LockLostError("It was lost.", hint="Stop.")
+
+    with pytest.raises(LockLostError):
+        storage.delete_tree("tree", check=check)
+    assert len(list(storage.walk("tree"))) == 3
+    asked: list[int] = []
+    assert storage.delete_tree("tree", check=lambda: asked.append(1)) == 3
+    assert asked
 
 
 def test_modification_times_are_set_or_refused(storage: Storage) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from lakewright.errors import (
     ConfigError,
+    CorruptFileError,
     FencedError,
     LockHeldError,
     LockLostError,
@@ -443,3 +444,17 @@ def test_a_crash_at_any_storage_operation_leaves_the_old_or_the_new_snapshot(
 def _own_lock() -> InProcessLock:
     """A lock that dies with its process, as a lease does."""
     return InProcessLock("t", clock=ManualClock(START_MS), registry=Registry())
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_looks_damaged_to_who_lost_the_lock_is_told_as_that(lost: bool) -> None:
+    access = new_access(new_storage())
+
+    def look() -> None:
+        with access.locked("a look") as lease:
+            if lost:
+                lease.release()
+            raise CorruptFileError("A file is gone.", hint="Restore it.")
+
+    with pytest.raises(LockLostError if lost else CorruptFileError):
+        look()

@@ -8,6 +8,7 @@ with 1 as well, since its violations are real.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ _PROGRESS_EVERY_S: Final = 10.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
+    # Readers of worlds leave many a metadata table aside that is about to be built anew.
+    logging.getLogger("lakewright").addHandler(logging.NullHandler())
     said = _parser().parse_args(arguments)
     names = said.world or [w.name for w in WORKLOADS.values() if not w.broken]
     unknown = [name for name in names if name not in WORKLOADS]
