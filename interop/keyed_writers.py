@@ -16,7 +16,8 @@ keys that both sides change, the *shared* ones are never deleted, and *theirs* a
 us. Ours look for new keys under the lock, and need no such care among each other.
 
 Some tables have a metadata table with every index. In the end it must say what the files say, by
-Hudi's own procedure and by our verification.
+Hudi's own procedure and by our verification. Hudi finds rows by the record index there: by another
+index it forgets to tell the record index of keys that are written again after a delete.
 
 Ends with a line `N passed, M failed` and status 1 if anything failed.
 """
@@ -117,7 +118,7 @@ SCENARIOS = (
     _scenario(6, "mor", "SIMPLE", "event", 3, hudi=True),
     _scenario(8, "cow", "BLOOM", "commit", 3, hudi=True),
     _scenario(8, "cow", "RECORD_INDEX", "commit", 4, indexed=True),
-    _scenario(6, "mor", "SIMPLE", "event", 2, hudi=True, indexed=True),
+    _scenario(6, "mor", "RECORD_INDEX", "event", 2, hudi=True, indexed=True),
     _scenario(8, "mor", "RECORD_INDEX", "commit", 2, hudi=True, indexed=True),
 )
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from lakewright.errors import IndexesChangedError, MetadataTableError, UnsupportedTableError
+from lakewright.errors import (
+    IndexesChangedError,
+    LockLostError,
+    MetadataTableError,
+    UnsupportedTableError,
+)
 from lakewright.format import property_keys as keys
 from lakewright.format.properties import update_properties
 from lakewright.format.records import WriteStat
@@ -101,6 +107,35 @@ def test_what_a_dead_commit_left_in_the_metadata_table_is_rolled_back(version: i
     assert not [n for n in names if dead in n]
     assert [n for n in names if n.endswith(".rollback")]
     assert listed(storage, access) == {"one-0"}
+
+
+def test_who_loses_the_lock_while_it_writes_logs_takes_them_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    storage = new_storage(8)
+    access = new_access(storage)
+    build_metadata_table(access)
+    transaction = begun(access)
+    ready = prepared(access, written(access, transaction, "one-0"))
+
+    def logs() -> list[str]:
+        names = storage.names(f"{METADATA_FOLDER}/files")
+        return [name for name in names if transaction.instant in name]
+
+    with access.locked("a look") as lease:
+        kind: Any = type(lease)
+    real, seen = kind.check, list[str]()
+
+    def check(lease: Any) -> None:
+        if logs():
+            seen.extend(logs())
+            raise LockLostError("It was lost.", hint="Run it again.", retryable=True)
+        real(lease)
+
+    monkeypatch.setattr(kind, "check", check)
+    with pytest.raises(LockLostError):
+        transaction.commit(ready)
+    assert seen and logs() == []
 
 
 def test_the_gate_lets_only_what_is_kept_right_pass() -> None:

@@ -8,12 +8,17 @@ same time: some records add up, and must not be there twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from lakewright.errors import IndexesChangedError, MetadataTableError
+from lakewright.errors import (
+    IndexesChangedError,
+    LakewrightError,
+    LockLostError,
+    MetadataTableError,
+)
 from lakewright.format.file_names import LogFileName, parse_data_file
 from lakewright.format.partitions import list_files
 from lakewright.format.records import CommitMetadata, WriteStat
@@ -79,10 +84,7 @@ def publish_metadata(
     store.files.request(batch.instant, DELTA_COMMIT)
     lease.check()
     store.files.start(batch.instant, DELTA_COMMIT, _profile(places).write(properties.version))
-    for place in places:
-        lease.check()
-        token = access.random.token_hex()
-        store.storage.create_if_absent(place.path, place.log.content, token=token)
+    _write(store, lease, places)
     completed = store.next_time(after=batch.instant)
     content = _content(properties, places).write(properties.version)
     lease.check()
@@ -91,6 +93,26 @@ def publish_metadata(
     event = Event("metadata_table.committed", count, unit="records", instant=batch.instant)
     access.on_event(event)
     return completed
+
+
+def _write(store: MetadataStore, lease: Lease, places: Sequence[_Place]) -> None:
+    """Write the logs; who lost the lock on the way takes them away again.
+
+    Another attempt at the same plan has the same instant, so a late log would count with it. At
+    version 6 logs stay: a plan may name them, and a rollback has cancelled them.
+    """
+    try:
+        for place in places:
+            lease.check()
+            token = store.access.random.token_hex()
+            store.storage.create_if_absent(place.path, place.log.content, token=token)
+        lease.check()
+    except LockLostError:
+        if store.properties.version.log_name_has_delta_instant:
+            for place in places:
+                with suppress(LakewrightError):
+                    store.storage.delete(place.path)
+        raise
 
 
 def _other_indexes(

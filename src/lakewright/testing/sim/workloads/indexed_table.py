@@ -33,7 +33,7 @@ __all__ = ["BY_PARTITIONS", "IndexedTable"]
 
 BY_PARTITIONS: Final = "RECORD_LEVEL_INDEX"
 _LOGS_STAY_UP_TO: Final = 6
-_LEFT_BEHIND: Final = "14.10"
+_LEFT_BEHIND: Final = frozenset({"14.10", "14.22"})
 """At this version logs carry the time of their slice, and stay when their writes are rolled back.
 If the slice was taken back by name meanwhile, there is no such instant."""
 _SECONDARY: Final = secondary_index_on("secondary_index_by_value", VALUE)
@@ -49,7 +49,7 @@ class IndexedTable(KeyedTable):
         """`undone_by_name`: somebody takes commits back."""
         self._options_of_readers = _COUNTED
         self._undone_by_name = undone_by_name
-        checkers = [c for c in checkers_of(setting.world) if c.rule != _LEFT_BEHIND]
+        checkers = [c for c in checkers_of(setting.world) if c.rule not in _LEFT_BEHIND]
         left = undone_by_name and setting.world.version == _LOGS_STAY_UP_TO
         super().__init__(world, setting, checkers=checkers if left else None)
         self.indexes = {BLOOM_FILTERS, COLUMN_STATS}
