@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakewright.engine.first_records import FirstRecords
 from lakewright.engine.index_building import build_beside_writers
+from lakewright.engine.snapshot import load_snapshot
 from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import FencedError, PlanBusyError
 from lakewright.format.instant import State
+from lakewright.format.partitions import list_table
 from lakewright.format.properties import load_properties
 from lakewright.format.records import load_plan, load_record
 from lakewright.merge.registry import MergerRegistry
@@ -26,7 +30,9 @@ from lakewright.metadata.file_groups import (
     IndexGroups,
 )
 from lakewright.runtime import Event
+from lakewright.services import clean_execution
 from lakewright.services.clean import CleanOptions, run_clean
+from lakewright.services.rollback import roll_back_instant
 from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.memory import MemoryStorage
 from lakewright.table import Table
@@ -296,4 +302,50 @@ def test_a_rebuild_brings_every_index_back() -> None:
     world.write(upsert(rows("a1", "c1", n=5)))
     build(access_of(world), had)
     assert {*built(world)} == had and SECONDARY in had
+    check_listed(world)
+
+
+@pytest.mark.parametrize("moment", ["indexing.begun", "indexing.written"])
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_index_does_not_begin_with_a_commit_that_is_taken_back_meanwhile(
+    version: int, type_: str, moment: str
+) -> None:
+    world = indexed(version, type_)
+    newest = world.write(upsert(rows("a1", "c1", n=5))).instant
+    assert newest is not None
+    world.clock.advance(1)
+    build(building(world, lambda: roll_back_instant(access_of(world), newest), moment), NEW)
+    assert world.rows() == BEFORE
+    if not built(world):  # the rollback could not be followed
+        build(access_of(world), NEW)
+    check_listed(world)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_clean_looks_again_into_an_index_that_was_built_while_it_deleted_files(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = indexed(version, "cow")
+    world.write(upsert(rows("a1", n=8)))
+    world.write(upsert(rows("a1", n=9)))
+    world.clock.advance(1)
+    access = access_of(world)
+    now = load_snapshot(world.storage, clock=world.clock, use_metadata_table=False)
+    first = FirstRecords(now, MergerRegistry(), access.spawner)
+    indexes = (COLUMN_STATS, BLOOM_FILTERS)
+    started = begin_building(access, first.groups(first.able(indexes)), lambda: now)
+    assert started is not None
+    new = first.of(started.groups, list_table(world.storage))
+    publish, finished = clean_execution._complete, list[bool]()
+
+    def later(*args: Any) -> Any:
+        if not finished:
+            finished.append(started.finish(new, now.schema.arrow.names))
+        return publish(*args)
+
+    monkeypatch.setattr(clean_execution, "_complete", later)
+    assert run_clean(access_of(world), CleanOptions(commits_retained=1)).files_deleted
+    assert finished == [True]
+    assert {*indexes} <= {*built(world)}
     check_listed(world)

@@ -20,6 +20,7 @@ from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.creation import metadata_properties
 from lakewright.metadata.file_groups import COLUMN_STATS
 from lakewright.metadata.table import METADATA_FOLDER
+from lakewright.services import metadata_upkeep
 from lakewright.services.archive import run_archive
 from lakewright.services.archive_options import ArchiveOptions
 from lakewright.services.clean import run_clean
@@ -385,3 +386,17 @@ def test_an_index_that_comes_after_archiving_leaves_the_others_whole(type_: str)
         write(world, n)
         tend(world)
         check_listed(world, n)
+
+
+def test_who_looks_while_the_metadata_table_goes_finds_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = with_commits(8, "mor")
+    load = metadata_upkeep.load_timeline
+
+    def too_late(storage: Any, properties: Any) -> Any:
+        drop_metadata_table(access_of(world))
+        return load(storage, properties)
+
+    monkeypatch.setattr(metadata_upkeep, "load_timeline", too_late)
+    assert tend(world) == Tended()

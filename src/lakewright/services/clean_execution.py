@@ -15,6 +15,7 @@ from typing import Final
 
 from lakewright.errors import (
     FencedError,
+    IndexesChangedError,
     NotFoundError,
 )
 from lakewright.format.cleaned_files import files_of_plan
@@ -26,6 +27,7 @@ from lakewright.format.records import (
     CleanPartitionMetadata,
     load_cleaner_plan,
 )
+from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
 from lakewright.metadata.batch import FILE_INDEXES, batch_of_files, indexes_of
 from lakewright.metadata.file_changes import cleaned_files
@@ -166,16 +168,39 @@ def _emptied(access: Access, plan: CleanerPlan) -> tuple[Timeline, list[str]]:
     return before, [p for p in wanted if not list_files(access.storage, p)]
 
 
-def _taken_back(access: Access, instant: str, files: dict[str, list[str]]) -> IndexChanges:
+@dataclass(frozen=True, slots=True)
+class _TakenBack:
     """What the indexes of the metadata table have about the files."""
-    properties = access.properties()
-    changes = {index: IndexChange() for index in indexes_of(properties)}
-    if FILE_INDEXES.isdisjoint(changes):
-        return changes
-    timeline = access.timeline(properties)
-    table = MetadataTable.open(access.storage, properties, timeline, check=False)
-    assert table is not None
-    return changes | removed_changes(table, files, instant=instant, version=properties.version)
+
+    changes: IndexChanges
+    looked_into: frozenset[str]
+    """The indexes that were there to be looked into; others were being built, at the most."""
+
+    @classmethod
+    def of(cls, access: Access, instant: str, files: dict[str, list[str]]) -> _TakenBack:
+        """Look into the indexes."""
+        properties = access.properties()
+        built = frozenset(properties.metadata_partitions)
+        changes = {index: IndexChange() for index in indexes_of(properties)}
+        if FILE_INDEXES.isdisjoint(changes):
+            return cls(changes, built)
+        timeline = access.timeline(properties)
+        table = MetadataTable.open(access.storage, properties, timeline, check=False)
+        assert table is not None
+        found = removed_changes(table, files, instant=instant, version=properties.version)
+        return cls(changes | found, built)
+
+    def check(self, properties: TableProperties, instant: str) -> None:
+        """`IndexesChangedError` if an index is there now that was not looked into: it may have
+        begun with these files."""
+        new = {*properties.metadata_partitions} - self.looked_into
+        if new:
+            raise IndexesChangedError(
+                f"The index {', '.join(sorted(new))} was built while the clean deleted files.",
+                hint="Nothing was published. Run the clean again.",
+                context={"instant": instant},
+                retryable=True,
+            )
 
 
 # ---- the end, under the lock -------------------------------------------------------------------
@@ -223,7 +248,7 @@ def _finish(
     """Complete the clean; None if another process has. Again, if the table got other indexes."""
 
     def attempt() -> CleanMetadata | None:
-        indexed = _taken_back(access, done.instant, done.files)
+        indexed = _TakenBack.of(access, done.instant, done.files)
         return _complete(access, done, indexed, heartbeat, before, empty)
 
     return until_indexes_agree(attempt)
@@ -232,7 +257,7 @@ def _finish(
 def _complete(
     access: Access,
     done: _Done,
-    indexed: IndexChanges,
+    indexed: _TakenBack,
     heartbeat: Heartbeat,
     before: Timeline,
     empty: list[str],
@@ -245,10 +270,11 @@ def _complete(
             return None
         heartbeat.check()
         lease.check()
+        indexed.check(properties, done.instant)
         removed = _remove_partitions(access.storage, timeline, before, empty)
         metadata = done.metadata(removed)
         changes = cleaned_files(metadata)
-        batch = batch_of_files(access.storage, properties, done.instant, changes, indexed)
+        batch = batch_of_files(access.storage, properties, done.instant, changes, indexed.changes)
         latest = publish_metadata(access, lease, properties, timeline, batch)
         after = max(done.instant, latest or "")
         completed = next_time(timeline, properties, access.clock, after=after)

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from lakewright.errors import FormatError, NotFoundError
 from lakewright.format.instant import COMMIT_ACTIONS
 from lakewright.format.timeline import load_timeline
 from lakewright.metadata.creation import is_beginning, metadata_properties
@@ -74,7 +75,11 @@ def _may_be_due(access: Access, upkeep: MetadataUpkeep) -> bool:
     properties = access.properties()
     if not has_metadata_table(properties):
         return False
-    timeline = load_timeline(access.storage.child(METADATA_FOLDER), metadata_properties(properties))
+    own = access.storage.child(METADATA_FOLDER)
+    try:
+        timeline = load_timeline(own, metadata_properties(properties))
+    except (FormatError, NotFoundError):
+        return True  # somebody builds it anew, or it is damaged: under the lock one can tell
     by_completion = properties.version.slices_by_completion_time
     since = writes_since_compaction(timeline, by_completion=by_completion)
     return len(since) >= upkeep.compact_commits or bool(timeline.pending_compactions())

@@ -10,7 +10,8 @@ A process that dies leaves indexes to which everybody goes on writing and which 
 Whoever builds next begins anew, with file groups of a later time: what the dead process wrote, or
 writes should it only have stood still, is older than they and counts for nothing. The end is
 refused, and the build begins anew, if a commit came meanwhile that the indexes do not know or that
-brought columns which they know nothing of, or if somebody compacted them.
+brought columns which they know nothing of, if one was taken back that they know, or if somebody
+compacted them.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class Building(Generic[T]):
             properties = access.properties()
             timeline = access.timeline(properties)
             self._check()
-            if not self._is_whole(properties, timeline):
+            if not self._is_whole(properties, timeline) or self._is_undone(timeline):
                 return False
             store = cleared(open_store(access, lease, properties, timeline), lease, "")
             if any(_is_compacted(store, index, at) for index, at in self.begins.items()):
@@ -254,6 +255,14 @@ class Building(Generic[T]):
         found = timeline.get(self.instant, INDEXING)
         pending = found is not None and not found.completed
         return pending and {*self.groups} <= indexes_of(properties)
+
+    def _is_undone(self, timeline: Timeline) -> bool:
+        """Whether a write that the first records know was taken back meanwhile."""
+        return not all(
+            timeline.contains_completed_or_archived(i.requested_time)
+            for i in self.timeline.completed()
+            if i.action in COMMIT_ACTIONS
+        )
 
     def _since(self, timeline: Timeline) -> list[Instant]:
         """Commits that the first records do not know."""
