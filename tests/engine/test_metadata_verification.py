@@ -11,9 +11,13 @@ import pytest
 
 from lakewright.codec.hfile import HFile, encode_hfile
 from lakewright.errors import OptionError
+from lakewright.format.log_block import rollback_block
 from lakewright.metadata.verification import Compared, Difference, DifferenceKind
+from lakewright.services.rollback import roll_back_instant
 from lakewright.table import Table
 from tests.corpus import CommittedTable, committed_tables
+from tests.engine.test_crash_everywhere import rows, upsert
+from tests.engine.test_metadata_everywhere import access_of, check_listed, indexed
 from tests.fixtures import SHARED_ABSENT, SharedTable, shared_tables, unpack
 
 SHARED = [t for t in shared_tables() if not t.refused]
@@ -226,3 +230,23 @@ def test_an_index_that_is_not_there_cannot_be_verified(trips: Path) -> None:
 def test_a_table_without_metadata_table_has_nothing_to_verify(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", schema=pa.schema([("id", pa.string())]), key=["id"])
     assert list(table.metadata.verify()) == [] and table.metadata.describe() is None
+
+
+# ---- logs that nobody was told of --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["its own process", "a rollback"])
+def test_a_log_that_cancels_itself_is_not_missed_one_of_a_rollback_is(by: str) -> None:
+    world = indexed(6, "mor")
+    dead = world.write(upsert(rows("a1", n=3))).instant
+    assert dead is not None
+    world.clock.advance(1)
+    done = roll_back_instant(access_of(world), dead).rollback
+    check_listed(world)
+    log = next(p for p in world.bucket.objects() if p.startswith("a/") and ".log.1_" in p)
+    block = rollback_block(instant=dead if by == "its own process" else str(done), target=dead)
+    late = log.replace(".log.1_", ".log.99_")
+    world.storage.create_if_absent(late, block)
+    found = list(Table(world.storage, clock=world.clock).metadata.verify("files"))
+    missed = [f.key for f in found if isinstance(f, Difference)]
+    assert missed == ([] if by == "its own process" else [late])
