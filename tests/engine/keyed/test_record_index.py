@@ -68,7 +68,7 @@ def test_without_the_index_all_files_are_asked(
     shape: Shape, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = filled(shape)
-    monkeypatch.setattr(MetadataTable, "open", lambda *_: None)
+    monkeypatch.setattr(MetadataTable, "open", lambda *_, **__: None)
     given = rows(shape, [("b1", "b", 2, 9), ("new", "c", 2, 9)])
     plain = {k: v for k, v in shape.options.items() if "metadata" not in k}
     done = table.upsert(given, options=plain)
