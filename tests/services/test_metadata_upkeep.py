@@ -35,12 +35,13 @@ from lakewright.services.savepoint import create_savepoint
 from lakewright.storage.faults import FaultPlan, SimulatedCrash, crash
 from lakewright.storage.memory import MemoryStorage
 from lakewright.txn.access import Access
+from lakewright.txn.lost_indexes import lost_indexes
 from lakewright.txn.metadata_creation import (
     build_metadata_table,
     drop_indexes,
     drop_metadata_table,
 )
-from tests.engine.test_crash_everywhere import DYING, World, rows, upsert
+from tests.engine.test_crash_everywhere import DYING, OPTIONS, World, rows, upsert
 from tests.engine.test_metadata_everywhere import (
     ALL,
     TYPES,
@@ -204,9 +205,8 @@ def test_the_next_write_goes_on_wherever_a_rollback_of_a_compacted_commit_died(
         seen.append(before["a1"])
         write(world, 7, "a2")
         assert world.rows() == before | {"a2": 7}, index
-        if not access_of(world).properties().metadata_partitions:  # it died before it was anew
-            assert before["a1"] == 4
-            assert build_metadata_table(access_of(world))
+        if not access_of(world).properties().metadata_partitions:
+            write(world, 7, "a2")  # the first one came upon the dead rollback
         check_listed(world, index)
         assert pending_in_metadata(world) == []
         index += stride
@@ -400,3 +400,40 @@ def test_who_looks_while_the_metadata_table_goes_finds_nothing_to_do(
 
     monkeypatch.setattr(metadata_upkeep, "load_timeline", too_late)
     assert tend(world) == Tended()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_restore_that_died_brings_every_index_back_when_it_goes_on(version: int) -> None:
+    index, saved = 0, ""
+
+    def restore(access: Access) -> None:
+        run_restore(access, saved)
+
+    while True:
+        world = indexed(version, "mor", statistics=True)
+        saved = create_savepoint(access_of(world)).instant
+        write(world, 3)
+        world.clock.advance(1)
+        if not died(world, restore, index):
+            break
+        access = access_of(world)
+        if access.timeline(access.properties()).filter_actions("restore").pending():
+            run_restore(access)
+        write(world, 7, "a2")
+        assert {*ALL} <= {*access_of(world).properties().metadata_partitions}, index
+        check_listed(world, index)
+        index += 23
+    assert index > 100
+
+
+@pytest.mark.parametrize("way", ["a write", "a command"])
+def test_indexes_that_somebody_drops_for_good_do_not_come_back(way: str) -> None:
+    world = indexed(8, "cow")
+    drop_metadata_table(access_of(world), to_return=True)
+    if way == "a command":
+        drop_metadata_table(access_of(world))
+    else:
+        world.write(upsert(rows("a1", n=3), OPTIONS.model_copy(update={"metadata_table": "drop"})))
+    write(world, 4)
+    assert access_of(world).properties().metadata_partitions == ()
+    assert lost_indexes(world.storage) == frozenset()

@@ -19,13 +19,18 @@ from lakewright.format.timeline import Timeline
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.creation import NewIndex
-from lakewright.metadata.definitions import IndexDefinition, keeps_keys_per_partition
-from lakewright.metadata.file_groups import RECORD_INDEX
+from lakewright.metadata.definitions import (
+    IndexDefinition,
+    keeps_keys_per_partition,
+    load_definitions,
+)
+from lakewright.metadata.file_groups import COLUMN_STATS, RECORD_INDEX
 from lakewright.txn.access import Access
+from lakewright.txn.lost_indexes import found_again, lost_indexes
 from lakewright.txn.metadata_creation import Listing, build_metadata_table
 from lakewright.txn.metadata_indexing import begin_building
 
-__all__ = ["build_beside_writers", "build_indexes", "refuse_other_kind"]
+__all__ = ["bring_back", "build_beside_writers", "build_indexes", "refuse_other_kind"]
 
 TRIES: Final = 3
 
@@ -64,6 +69,24 @@ def build_indexes(
         return now.of(now.groups(now.able(missing)), listing)
 
     return build_metadata_table(access, further)
+
+
+def bring_back(access: Access, registry: MergerRegistry) -> bool:
+    """Build the indexes anew that a rollback or a restore had to drop, if nobody has done it;
+    whether anything was built. While something forbids it they stay remembered."""
+    wanted = lost_indexes(access.storage)
+    if not wanted:
+        return False
+    snapshot = _now(access)
+    built = False
+    if not indexes_of(snapshot.properties):
+        known = load_definitions(access.storage, snapshot.properties).get(COLUMN_STATS)
+        columns = known.source_fields if known is not None else None
+        built = build_indexes(access, snapshot, wanted, registry, columns=columns)
+        if not built:
+            return False
+    found_again(access.storage)
+    return built
 
 
 def build_beside_writers(

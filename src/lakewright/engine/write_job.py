@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakewright.codec.avro.arrow_types import arrow_schema
 from lakewright.engine.commit_callback import tell_commit
 from lakewright.engine.file_policies import bloom_policy, log_policy, parquet_policy, sizing_policy
-from lakewright.engine.index_building import build_indexes
+from lakewright.engine.index_building import bring_back, build_indexes
 from lakewright.engine.index_records import (
     Looking,
     indexing_of,
@@ -50,6 +50,7 @@ from lakewright.format.table_schema import without_meta_columns
 from lakewright.format.timeline import Timeline
 from lakewright.format.write_schema import WriteSchema, reconcile
 from lakewright.merge.registry import MergerRegistry
+from lakewright.metadata.batch import indexes_of
 from lakewright.metadata.index_changes import Indexing
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
@@ -110,14 +111,17 @@ class WriteJob:
         pass_metadata_gate(access, drop=chosen == "drop", trim=chosen == "trim")
         snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         mergers = registry or MergerRegistry()
-        if chosen == "build" and build_indexes(
+        built = chosen == "build" and build_indexes(
             access,
             snapshot,
             options.indexes,
             mergers,
             columns=options.statistics_columns,
             per_partition=options.records_per_partition,
-        ):
+        )
+        if not built and chosen != "drop" and not indexes_of(snapshot.properties):
+            built = bring_back(access, mergers)
+        if built:
             snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
         secondary_definitions(snapshot)
         if incoming is not None and not operation.keyed:

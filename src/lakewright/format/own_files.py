@@ -12,10 +12,17 @@ from typing import Final
 from lakewright.format.table_properties import META_FOLDER
 from lakewright.storage.options import StorageOptions
 
-__all__ = ["FENCE_FOLDER", "OUTCOME_FOLDER", "UNFINISHED_FOLDER", "storage_of_table"]
+__all__ = [
+    "FENCE_FOLDER",
+    "LOST_INDEXES_FILE",
+    "OUTCOME_FOLDER",
+    "UNFINISHED_FOLDER",
+    "storage_of_table",
+]
 
 _OWN: Final = f"{META_FOLDER}/.lakewright"
 FENCE_FOLDER: Final = f"{_OWN}/fence"
+LOST_INDEXES_FILE: Final = f"{_OWN}/lost_indexes"
 UNFINISHED_FOLDER: Final = f"{_OWN}/unfinished"
 OUTCOME_FOLDER: Final = f"{_OWN}/outcomes"
 """What tasks tell the process behind their instant, where that is too much for a message."""

@@ -16,9 +16,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Final
 
-from lakewright.engine.index_building import build_indexes
-from lakewright.engine.indexed_columns import defined_columns
-from lakewright.engine.snapshot import load_snapshot
+from lakewright.engine.index_building import bring_back
 from lakewright.errors import ConflictError, PlanBusyError
 from lakewright.format.instant import Instant, State
 from lakewright.format.records import (
@@ -177,11 +175,9 @@ def _executed(
 ) -> Restored:
     heartbeat = _claim(access, instant)
     started_s = access.clock.monotonic_s()
-    before = access.properties()
-    indexes, columns = indexes_of(before), defined_columns(access.storage, before)
     try:
-        if indexes:
-            drop_metadata_table(access)
+        if indexes_of(access.properties()):
+            drop_metadata_table(access, to_return=True)
         total = len(plan.instants_to_rollback)
         for count, info in enumerate(plan.instants_to_rollback, 1):
             access.cancel.check()
@@ -193,9 +189,7 @@ def _executed(
     finally:
         if heartbeat.leave():  # otherwise both may be those of whoever took over
             remove_fence(access.storage, instant)
-    if indexes:
-        snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, indexes, registry or MergerRegistry(), columns=columns)
+    bring_back(access, registry or MergerRegistry())
     files = sum(r.total_files_deleted for r in _rollbacks_of(metadata))
     access.on_event(Event("restore.done", files, unit="files", instant=instant))
     return Restored(

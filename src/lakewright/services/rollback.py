@@ -15,9 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lakewright.engine.index_building import build_indexes
-from lakewright.engine.indexed_columns import defined_columns
-from lakewright.engine.snapshot import load_snapshot
+from lakewright.engine.index_building import bring_back
 from lakewright.errors import ConflictError, PlanBusyError
 from lakewright.format.instant import State
 from lakewright.format.records import (
@@ -130,16 +128,13 @@ def roll_back_instant(
     it or on what was built on it, `ServiceError` where something has to be undone first.
     """
     pass_metadata_gate(access, drop=drop_metadata_table)
-    before = access.properties()
-    indexes, columns = indexes_of(before), defined_columns(access.storage, before)
     rollback, facts = _scheduled(access, instant, unschedule=unschedule)
     done = RolledBack(instant, facts.target.action, decide(facts), None)
     if rollback is not None:
         metadata = executed(access, rollback, keeps_plan=facts.runs_again)
         done = _told(done, rollback, metadata)
-    if indexes and not indexes_of(access.properties()):  # it could not follow
-        snapshot = load_snapshot(access.storage, clock=access.clock, use_metadata_table=False)
-        build_indexes(access, snapshot, indexes, registry or MergerRegistry(), columns=columns)
+    if not indexes_of(access.properties()):  # perhaps it could not follow
+        bring_back(access, registry or MergerRegistry())
     if facts.runs_again and unschedule:
         _take_plan_away(access, instant)
     return done

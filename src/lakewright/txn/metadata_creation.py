@@ -25,6 +25,7 @@ from lakewright.metadata.table import METADATA_FOLDER
 from lakewright.runtime.events import Event
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.lost_indexes import found_again, remember_lost
 from lakewright.txn.metadata_beginnings import (
     INDEXING,
     beginning_time,
@@ -106,16 +107,25 @@ def _is_undecided(properties: TableProperties, timeline: Timeline) -> bool:
     return not by_name and any(i.action != INDEXING for i in timeline.pending())
 
 
-def drop_metadata_table(access: Access) -> None:
+def drop_metadata_table(access: Access, *, to_return: bool = False) -> None:
     """Take the metadata table away, or what a crash left of one."""
     with access.locked("dropping the metadata table") as lease:
-        drop_under(access, lease)
+        drop_under(access, lease, to_return=to_return)
 
 
-def drop_under(access: Access, lease: Lease) -> None:
-    """Take the metadata table away; the caller holds the lock."""
+def drop_under(access: Access, lease: Lease, *, to_return: bool = False) -> None:
+    """Take the metadata table away; the caller holds the lock.
+
+    If it is `to_return`, its indexes are remembered until somebody has built them anew.
+    """
     properties = access.properties()
-    if indexes_of(properties):
+    indexes = indexes_of(properties)
+    lease.check()
+    if not to_return:
+        found_again(access.storage)
+    elif indexes:
+        remember_lost(access.storage, indexes)
+    if indexes:
         claim(access, lease)
     for found in access.timeline(properties).filter_actions(INDEXING).pending():
         lease.check()

@@ -19,6 +19,7 @@ from lakewright.metadata.index_changes import stored_groups
 from lakewright.metadata.table import METADATA_FOLDER, MetadataTable
 from lakewright.metadata.validity import check_fresh
 from lakewright.txn.access import Access
+from lakewright.txn.lost_indexes import lost_indexes
 from lakewright.txn.metadata_creation import drop_indexes, drop_metadata_table
 
 __all__ = ["MAINTAINED", "has_metadata_table", "pass_metadata_gate"]
@@ -48,7 +49,8 @@ def pass_metadata_gate(access: Access, *, drop: bool, trim: bool = False) -> Non
     properties = access.properties()
     claimed = has_metadata_table(properties)
     if drop:
-        if claimed or access.storage.exists(METADATA_FOLDER):
+        storage = access.storage
+        if claimed or storage.exists(METADATA_FOLDER) or lost_indexes(storage):
             drop_metadata_table(access)
     elif claimed:
         foreign = _unmaintained(properties)
@@ -56,7 +58,7 @@ def pass_metadata_gate(access: Access, *, drop: bool, trim: bool = False) -> Non
             drop_indexes(access, foreign)
         _require_kept_right(access)
     elif access.storage.exists(METADATA_FOLDER):
-        drop_metadata_table(access)
+        drop_metadata_table(access, to_return=True)
 
 
 def _require_kept_right(access: Access) -> None:

@@ -59,7 +59,7 @@ def follow_rollback(
     target = rollback.target.commit_time
     commit = store.timeline.get(target, DELTA_COMMIT)
     if commit is not None and (_is_compacted(store, target) or _begun_since(store, commit)):
-        drop_under(access, lease)
+        drop_under(access, lease, to_return=True)
         return None
     if commit is not None:
         store = _unplanned(store, lease)
@@ -71,11 +71,9 @@ def follow_rollback(
     table = _read(store, access)
     removed = _listed(table, deleted_files(metadata))
     further = indexes_of(properties) - {FILES}
-    if removed and further - FILE_INDEXES:
-        drop_under(access, lease)  # its keys would have to be read from files that are gone
-        return None
-    if further and _listed(table, cancelled_logs(metadata)):
-        drop_under(access, lease)  # what it told stays in files that stay
+    unreadable = removed and further - FILE_INDEXES  # keys of files that are gone
+    if unreadable or (further and _listed(table, cancelled_logs(metadata))):
+        drop_under(access, lease, to_return=True)
         return None
     changes = FileChanges(written=rollback_logs(metadata).written, removed=removed)
     if changes.is_empty:
