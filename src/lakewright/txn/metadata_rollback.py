@@ -116,11 +116,19 @@ def _begun_since(store: MetadataStore, commit: Instant) -> bool:
     if not commit.completed:
         return False
     for other in store.timeline.filter_actions(DELTA_COMMIT).completed():
-        if (other.completion_time or "") >= (commit.completion_time or "") and other != commit:
+        if _may_have_seen(store, other, commit):
             told = load_commit_metadata(store.storage, store.properties, other)
             if (told.operation_type or "").startswith(BEGINNING):
                 return True
     return False
+
+
+def _may_have_seen(store: MetadataStore, beginning: Instant, commit: Instant) -> bool:
+    """Whether what began with a commit could know another one. At version 6 its time begins with
+    that of the newest write that it knows; later it is no time at all."""
+    if store.properties.version.metadata_operation_suffixes:
+        return beginning.requested_time > commit.requested_time
+    return (beginning.completion_time or "") > (commit.completion_time or "")
 
 
 def _listed(table: MetadataTable, files: Mapping[str, set[str]]) -> dict[str, list[str]]:
