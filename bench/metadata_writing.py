@@ -42,6 +42,10 @@ BEGINNING_FASTER = 3.0
 BEGUN = {"files", "column_stats", "bloom_filters", "record_index"}
 FILTERS = {"hoodie.metadata.index.bloom.filter.enable": "true"}
 SHARES = (0.001, 0.01, 0.05, 0.2)
+GAVE_UP = (
+    "Hudi 1.0.2 fails on statistics of its own logs where a timestamp or a decimal is null; so it "
+    "does on tables that it made itself."
+)
 CHANGES = {
     "MERGE_ON_READ, upsert of 200 rows": ("mor_200", "mor", 200),
     "MERGE_ON_READ, upsert of 1 %": ("mor_1", "mor", 0.01),
@@ -96,6 +100,8 @@ def changes(sizes: Sizes, repeat: int) -> list[str]:
     for title, work in works.items():
         lines += [f"### {title}", "", table_row(*HEAD), table_row(*["---"] * len(HEAD))]
         lines += [*rows(found[work.name]), ""]
+    if any(HUDI10.name in result.gave_up for result in found.values()):
+        lines += [GAVE_UP, ""]
     return lines
 
 

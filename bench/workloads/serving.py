@@ -69,9 +69,16 @@ def serve(ready: Callable[[Path, str], Callable[[dict[str, Any]], Any]]) -> None
         try:
             result = answer(json.loads(line))
         except Exception as error:  # told to the other side
-            _tell(pipe, {"error": f"{type(error).__name__}: {str(error)[:2000]}"})
+            _tell(pipe, {"error": f"{type(error).__name__}: {_reason(error)}"})
             continue
         _tell(pipe, {"seconds": time.perf_counter() - began, "result": result})
+
+
+def _reason(error: Exception) -> str:
+    """What an error says; of one from the JVM, what caused it in the first place."""
+    told = str(error)
+    causes = [line for line in told.splitlines() if line.startswith("Caused by: ")]
+    return (causes[-1] if causes else told)[:2000]
 
 
 def _tell(pipe: Any, answer: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from lakewright.engine import index_building
 from lakewright.engine.index_building import build_beside_writers, build_indexes
+from lakewright.engine.listing import open_listing
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.engine.write_options import WriteOptions
 from lakewright.errors import UnsupportedTableError
@@ -437,3 +438,26 @@ def test_indexes_that_somebody_drops_for_good_do_not_come_back(way: str) -> None
     write(world, 4)
     assert access_of(world).properties().metadata_partitions == ()
     assert lost_indexes(world.storage) == frozenset()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("anew", ["all", "one index"])
+def test_a_reader_that_pinned_its_timeline_before_an_index_began_leaves_it_aside(
+    version: int, anew: str
+) -> None:
+    world = indexed(version, "cow")
+    access = access_of(world)
+    properties, pinned = access.properties(), access.timeline(access.properties())
+    listed = open_listing(world.storage, properties, pinned, use_metadata_table=True)
+    assert listed.metadata is not None
+    write(world, 3)
+    write(world, 4)
+    world.clock.advance(1)
+    assert run_clean(access_of(world), KEEP_ONE).files_deleted
+    if anew == "all":
+        drop_metadata_table(access_of(world))
+    assert build_beside_writers(access_of(world), ALL, MergerRegistry())
+    check_listed(world, "who looks at it now")
+    late = open_listing(world.storage, properties, pinned, use_metadata_table=True)
+    assert late.metadata is None
+    assert "behind what is read here" in late.warnings.told[0]

@@ -11,7 +11,7 @@ opened when the metadata table does not know them. It is untrusted if
 
 - a completed change of files is not in it;
 - a commit is in it that was rolled back in the data table alone;
-- it was compacted with a commit that the reader must not see.
+- it was compacted with a commit that the reader must not see, or an index began with one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakewright.format.records.cleaning import CleanMetadata
 from lakewright.format.records.instants import load_record
 from lakewright.format.records.rollback import RollbackMetadata
 from lakewright.format.table_properties import TableProperties
-from lakewright.format.timeline import Timeline, is_beginning_time
+from lakewright.format.timeline import Timeline, is_beginning_time, load_timeline
 from lakewright.storage.base import Storage
 
 __all__ = ["check_fresh", "missing_changes", "valid_instants"]
@@ -86,8 +86,9 @@ def check_fresh(
 ) -> None:
     """Raise `MetadataTableError` if the metadata table does not say what the data timeline does.
 
-    With `undoing` it may say too much: a commit that is being taken back is pending again, and in
-    the metadata table until that is done. No reader may believe it; to write to it is right.
+    The data timeline may have been pinned a while ago, unless `undoing` tells that it is that of a
+    writer. For a writer the metadata table may say too much: a commit that is being taken back is
+    pending again, and in the metadata table until that is done.
     """
     if metadata.completed().first() is None:
         raise _untrusted("it has no completed instant", storage)
@@ -104,6 +105,8 @@ def check_fresh(
     if ahead:
         what = f"{min(ahead)}, which is not completed here"
         raise _untrusted(f"it was compacted with {what}", storage)
+    if not undoing and _is_overtaken(storage, properties, data, metadata):
+        raise _untrusted("it began anew behind what is read here", storage)
 
 
 def missing_changes(
@@ -182,6 +185,34 @@ def _archived_early(
         return frozenset()
     found = archived_times(storage, properties, begin=min(absent), end=max(absent))
     return frozenset(absent.intersection(found["requested_time"].to_pylist()))
+
+
+def _is_overtaken(
+    storage: Storage, properties: TableProperties, data: Timeline, metadata: Timeline
+) -> bool:
+    """Whether an index began with a state of its table that the data timeline does not know.
+
+    Such a beginning tells nothing about files that a clean took away before it. Nearly always the
+    table has not changed since: then its timeline is the same still.
+    """
+    known = max((i.completion_time or "" for i in data.completed()), default="")
+    late = [
+        i.requested_time
+        for i in metadata.completed().filter_actions("deltacommit")
+        if (i.completion_time or "") > known
+    ]
+    if not late:
+        return False
+    now = load_timeline(storage, properties)
+    times = {i.requested_time for i in now}
+    if all(time in times and not is_beginning_time(time) for time in late):
+        return False
+    seen = {(i.requested_time, i.action) for i in data.completed()}
+    return any(
+        (i.requested_time, i.action) not in seen
+        for i in now.completed()
+        if i.action in _FILE_CHANGING
+    )
 
 
 def _initialised_at(metadata: Timeline, *, in_name: bool) -> str | None:
