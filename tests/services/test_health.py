@@ -39,7 +39,8 @@ from lakewright.txn.heartbeat import HEARTBEAT_FOLDER
 from lakewright.txn.liveness import LifeSigns
 from lakewright.txn.locks.in_process import InProcessLock, Registry
 from lakewright.txn.locks.protocol import LockHolder
-from lakewright.txn.metadata_creation import build_metadata_table
+from lakewright.txn.lost_indexes import lost_indexes
+from lakewright.txn.metadata_creation import build_metadata_table, drop_metadata_table
 from lakewright.txn.metadata_indexing import begin_building
 from lakewright.txn.plan_kinds import CLUSTERING, COMPACTION, LOG_COMPACTION, REMOVABLE_KEY
 from lakewright.txn.rollback import schedule_rollback
@@ -320,6 +321,19 @@ def test_a_build_of_indexes_is_alive_or_to_be_run_again() -> None:
     assert finding.severity is Severity.ACTION
     uri = access.storage.uri
     assert finding.command == f"lakewright metadata build {uri} record_index"
+
+
+def test_indexes_that_are_to_come_back_are_told_until_they_are_back() -> None:
+    access, _ = table_access()
+    write(access, "g1")
+    build_metadata_table(access)
+    drop_metadata_table(access, to_return=True)
+    finding = one(health(access), "metadata_table.lost")
+    assert finding.severity is Severity.ACTION
+    assert finding.command == f"lakewright metadata build {access.storage.uri} files"
+    build_metadata_table(access)
+    assert all(f.code != "metadata_table.lost" for f in health(access).findings)
+    assert lost_indexes(access.storage) == frozenset()
 
 
 @pytest.mark.parametrize("folder", [".hoodie/metadata/files", ".hoodie/metadata/.hoodie/timeline"])

@@ -78,15 +78,12 @@ def bring_back(access: Access, registry: MergerRegistry) -> bool:
     if not wanted:
         return False
     snapshot = _now(access)
-    built = False
-    if not indexes_of(snapshot.properties):
-        known = load_definitions(access.storage, snapshot.properties).get(COLUMN_STATS)
-        columns = known.source_fields if known is not None else None
-        built = build_indexes(access, snapshot, wanted, registry, columns=columns)
-        if not built:
-            return False
-    found_again(access.storage)
-    return built
+    if indexes_of(snapshot.properties):
+        found_again(access.storage)
+        return False
+    known = load_definitions(access.storage, snapshot.properties).get(COLUMN_STATS)
+    columns = known.source_fields if known is not None else None
+    return build_indexes(access, snapshot, wanted, registry, columns=columns)
 
 
 def build_beside_writers(

@@ -70,6 +70,8 @@ class MetadataFacts:
     """Whether its folder is there."""
     untrusted: str | None = None
     """Why readers list folders instead of trusting it."""
+    lost: tuple[str, ...] = ()
+    """Indexes that had to be dropped and are to come back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

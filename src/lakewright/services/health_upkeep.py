@@ -172,6 +172,14 @@ def _metadata(facts: TableFacts, commands: Commands) -> Iterator[Finding]:
             "table; everybody writes to it and nobody reads it.",
             command=commands.build(*found.building),
         )
+    if found.lost and not found.built:
+        yield Finding(
+            ACTION,
+            "metadata_table.lost",
+            f"A rollback or a restore had to drop the metadata table ({', '.join(found.lost)}); "
+            "the next write of ours builds it anew.",
+            command=commands.build(*found.lost),
+        )
     if found.untrusted is not None:
         yield Finding(
             ACTION,

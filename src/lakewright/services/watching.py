@@ -56,6 +56,7 @@ from lakewright.services.service_options import (
 from lakewright.txn.access import Access
 from lakewright.txn.liveness import LifeSigns, signs_of_life
 from lakewright.txn.locks.protocol import LockHolder, WatchedLock
+from lakewright.txn.lost_indexes import lost_indexes
 from lakewright.txn.mark import is_alone
 from lakewright.txn.plan_kinds import CLUSTERING, PlanKind, is_removable, plan_kind
 from lakewright.txn.recovery import left_over
@@ -237,6 +238,7 @@ class _Look:
             properties.metadata_partitions_inflight,
             storage.exists(METADATA_FOLDER),
             untrusted,
+            tuple(sorted(lost_indexes(storage))),
         )
 
 

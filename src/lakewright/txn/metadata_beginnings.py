@@ -40,6 +40,7 @@ from lakewright.metadata.keys import file_group_number
 from lakewright.metadata.record_schema import commit_schema
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
+from lakewright.txn.lost_indexes import found_again
 from lakewright.txn.metadata_commit import STAGES
 from lakewright.txn.metadata_stats import NOTHING_WRITTEN
 from lakewright.txn.metadata_store import MetadataStore
@@ -178,3 +179,5 @@ def claim(
     if access.storage.exists(DEFAULT_PATH):
         told[keys.INDEX_DEFINITIONS_PATH] = DEFAULT_PATH
     update_properties(access.storage, told, clock=access.clock, check=lease.check)
+    if built:
+        found_again(access.storage)
