@@ -10,9 +10,12 @@ All that is a commit at the rollback's own time, which counts when the rollback 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
+from lakewright.errors import NotFoundError
 from lakewright.format.instant import Instant
+from lakewright.format.log_block import BlockType, read_blocks
 from lakewright.format.records import RollbackMetadata, load_commit_metadata
 from lakewright.format.table_properties import TableProperties
 from lakewright.format.timeline import Timeline
@@ -27,6 +30,7 @@ from lakewright.metadata.file_groups import FILES
 from lakewright.metadata.index_changes import IndexChange
 from lakewright.metadata.removed_records import removed_changes
 from lakewright.metadata.table import MetadataTable
+from lakewright.storage.base import Storage
 from lakewright.txn.access import Access
 from lakewright.txn.locks.protocol import Lease
 from lakewright.txn.metadata_beginnings import BEGINNING
@@ -72,7 +76,8 @@ def follow_rollback(
     removed = _listed(table, deleted_files(metadata))
     further = indexes_of(properties) - {FILES}
     unreadable = removed and further - FILE_INDEXES  # keys of files that are gone
-    if unreadable or (further and _listed(table, cancelled_logs(metadata))):
+    told = _listed(table, cancelled_logs(metadata)) if further else {}
+    if unreadable or _has_blocks(access.storage, told, target):
         drop_under(access, lease, to_return=True)
         return None
     changes = FileChanges(written=rollback_logs(metadata).written, removed=removed)
@@ -129,6 +134,18 @@ def _may_have_seen(store: MetadataStore, beginning: Instant, commit: Instant) ->
     if store.properties.version.metadata_operation_suffixes:
         return beginning.requested_time > commit.requested_time
     return (beginning.completion_time or "") > (commit.completion_time or "")
+
+
+def _has_blocks(storage: Storage, logs: Mapping[str, Sequence[str]], instant: str) -> bool:
+    """Whether one of some logs has blocks of an instant: not where a write died before it wrote."""
+    for partition, names in logs.items():
+        for name in names:
+            path = f"{partition}/{name}" if partition else name
+            with suppress(NotFoundError):
+                blocks = read_blocks(storage.read(path), path=path)
+                if any(b.instant == instant and b.type is not BlockType.COMMAND for b in blocks):
+                    return True
+    return False
 
 
 def _listed(table: MetadataTable, files: Mapping[str, set[str]]) -> dict[str, list[str]]:
