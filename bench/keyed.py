@@ -306,7 +306,6 @@ def _asked(
     except (GoneError, RefusedError) as error:
         if c.how in ("spark", "arrow"):
             raise SystemExit(f"{work.name}: {c.name}: {error}") from error
-        # The second line of an error from the JVM tells what it was.
         result.gave_up[c.name] = " ".join(str(error).splitlines()[:2])[:200]
         print(f"  {work.name}: {c.name} gave up: {result.gave_up[c.name]}", flush=True)
         return None

@@ -17,7 +17,7 @@ from lakewright.engine.committed_files import (
     listed_folders,
 )
 from lakewright.engine.snapshot import Snapshot
-from lakewright.format.log_block import BlockType, read_blocks
+from lakewright.format.log_block import BlockType, LogBlock, read_blocks
 from lakewright.metadata.contents import (
     BLOOM_ENTRIES,
     bloom_digest,
@@ -73,19 +73,20 @@ def _saying_something(
     counts, timeline = CountingBlocks(snapshot), snapshot.timeline
     done = {instant.requested_time for instant in timeline.completed()}
 
-    def says(file: DataFile) -> bool:
-        for block in read_blocks(snapshot.storage.read(file.path), path=file.path):
-            instant = block.instant or ""
-            if block.type is not BlockType.COMMAND:
-                told = counts(file.path, instant)
-            else:
-                over = instant in done or timeline.is_archived(instant)
-                told = over and instant != block.target_instant
-            if told:
-                return True
-        return False
+    def says(file: DataFile, block: LogBlock) -> bool:
+        instant = block.instant or ""
+        if block.type is not BlockType.COMMAND:
+            return counts(file.path, instant)
+        # The command of a rollback has its time; a write that cancels itself has but its own.
+        return instant != block.target_instant and (
+            instant in done or timeline.is_archived(instant)
+        )
 
-    silent = {file for file in untold if not says(file)}
+    def is_silent(file: DataFile) -> bool:
+        blocks = read_blocks(snapshot.storage.read(file.path), path=file.path)
+        return not any(says(file, block) for block in blocks)
+
+    silent = {file for file in untold if is_silent(file)}
     return [file for file in files if file not in silent]
 
 

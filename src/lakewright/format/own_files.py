@@ -23,6 +23,7 @@ __all__ = [
 _OWN: Final = f"{META_FOLDER}/.lakewright"
 FENCE_FOLDER: Final = f"{_OWN}/fence"
 LOST_INDEXES_FILE: Final = f"{_OWN}/lost_indexes"
+"""Indexes of the metadata table that had to be dropped and are to come back."""
 UNFINISHED_FOLDER: Final = f"{_OWN}/unfinished"
 OUTCOME_FOLDER: Final = f"{_OWN}/outcomes"
 """What tasks tell the process behind their instant, where that is too much for a message."""

@@ -203,8 +203,8 @@ def update_properties(
     """Store `updates`, drop `removals`, keep every other key; the new properties.
 
     The caller holds the table lock, and `check` raises if it was lost: it is asked before each of
-    the two changes. A crash at any point leaves the old or the new properties
-    readable for every reader, and the next update tidies up.
+    the two changes. A crash at any point leaves the old or the new properties readable for every
+    reader, and the next update tidies up.
     """
     _recover(storage)
     current = _load(storage, clock)

@@ -15,6 +15,7 @@ from lakewright.engine.options import ReadOptions
 from lakewright.engine.snapshot import load_snapshot
 from lakewright.errors import FormatError, LakewrightError
 from lakewright.format.timeline import Timeline
+from lakewright.format.version import TableVersion
 from lakewright.merge.registry import MergerRegistry
 from lakewright.metadata.definitions import secondary_index_on
 from lakewright.metadata.file_groups import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
@@ -32,10 +33,9 @@ from lakewright.txn.access import Access
 __all__ = ["BY_PARTITIONS", "IndexedTable"]
 
 BY_PARTITIONS: Final = "RECORD_LEVEL_INDEX"
-_LOGS_STAY_UP_TO: Final = 6
 _LEFT_BEHIND: Final = frozenset({"14.10", "14.22"})
-"""At this version logs carry the time of their slice, and stay when their writes are rolled back.
-If the slice was taken back by name meanwhile, there is no such instant."""
+"""Where logs carry the time of their slice they stay when their writes are rolled back. If the slice
+was taken back by name meanwhile, there is no such instant."""
 _SECONDARY: Final = secondary_index_on("secondary_index_by_value", VALUE)
 _UNIQUE: Final = ReadOptions(threads=1, keys_are_unique=True)
 _COUNTED: Final = ReadOptions(threads=1)
@@ -49,14 +49,15 @@ class IndexedTable(KeyedTable):
         """`undone_by_name`: somebody takes commits back."""
         self._options_of_readers = _COUNTED
         self._undone_by_name = undone_by_name
-        checkers = [c for c in checkers_of(setting.world) if c.rule not in _LEFT_BEHIND]
-        left = undone_by_name and setting.world.version == _LOGS_STAY_UP_TO
-        super().__init__(world, setting, checkers=checkers if left else None)
+        version = TableVersion.of(setting.world.version)
+        left = _LEFT_BEHIND if undone_by_name and version.rollback_by_log_block else frozenset()
+        checkers = [c for c in checkers_of(setting.world) if c.rule not in left]
+        super().__init__(world, setting, checkers=checkers)
         self.indexes = {BLOOM_FILTERS, COLUMN_STATS}
         self.per_partition = setting.index == BY_PARTITIONS
         if setting.everywhere or self.per_partition:
             self.indexes.add(RECORD_INDEX)
-        self.defined = [_SECONDARY] if setting.everywhere and setting.world.version > 6 else []
+        self.defined = [_SECONDARY] if setting.everywhere and version.defines_indexes else []
 
     def begin(self) -> None:
         """Rows, and indexes of them."""
