@@ -78,9 +78,8 @@ def _saying_something(
         if block.type is not BlockType.COMMAND:
             return counts(file.path, instant)
         # The command of a rollback has its time; a write that cancels itself has but its own.
-        return instant != block.target_instant and (
-            instant in done or timeline.is_archived(instant)
-        )
+        over = instant in done or timeline.is_archived(instant)
+        return over and instant != block.target_instant
 
     def is_silent(file: DataFile) -> bool:
         blocks = read_blocks(snapshot.storage.read(file.path), path=file.path)

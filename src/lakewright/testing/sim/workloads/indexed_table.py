@@ -34,8 +34,8 @@ __all__ = ["BY_PARTITIONS", "IndexedTable"]
 
 BY_PARTITIONS: Final = "RECORD_LEVEL_INDEX"
 _LEFT_BEHIND: Final = frozenset({"14.10", "14.22"})
-"""Where logs carry the time of their slice they stay when their writes are rolled back. If the slice
-was taken back by name meanwhile, there is no such instant."""
+"""Where logs carry the time of their slice they stay when their writes are rolled back. If the
+slice was taken back by name meanwhile, there is no such instant."""
 _SECONDARY: Final = secondary_index_on("secondary_index_by_value", VALUE)
 _UNIQUE: Final = ReadOptions(threads=1, keys_are_unique=True)
 _COUNTED: Final = ReadOptions(threads=1)
